@@ -110,7 +110,7 @@ def __dir__() -> list[str]:
 @naming_extras("hios.export")
 def export(
     model: str | nn.Module,
-    inputs: Sequence[Tensor] | None = None,
+    inputs: Tensor | Sequence[Tensor] | None = None,
     *,
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -123,7 +123,7 @@ def export(
     model
         A module; or as text the name of a network of ``models/``, ``"package.module:function"``, or a ``.pt2`` file.
     inputs
-        Example inputs of a module; None for other models, which have their own.
+        Example inputs of a module, or its only one; None for other models, which have their own.
     options
         Keyword arguments of the function that builds a network, such as ``{"image_size": 224}``.
     seed
@@ -148,6 +148,8 @@ def export(
     >>> type(program.exported).__name__
     'ExportedProgram'
     """
+    from torch import Tensor
+
     from hios.frontends.export import export as run
     from hios.frontends.export import export_module
 
@@ -157,7 +159,7 @@ def export(
         return run(model, options or {}, seed=seed, trusted=trusted)
     if inputs is None or options:
         raise HiosError("export: found a module without inputs, or with options; required: a module and example inputs")
-    return export_module(model, tuple(inputs))
+    return export_module(model, (inputs,) if isinstance(inputs, Tensor) else tuple(inputs))
 
 
 @naming_extras("hios.extract")

@@ -76,6 +76,12 @@ def _stages() -> Stages:
     return Stages(program, graph, weights, costs, schedules, run)
 
 
+def test_a_tensor_is_one_input() -> None:
+    """It is not taken apart along its first dimension, though the parts would fit too."""
+    (values,), _ = hios.export(torch.nn.Linear(3, 2), torch.ones(1, 3)).exported.example_inputs
+    assert values.shape == (1, 3)
+
+
 @pytest.mark.slow
 def test_objects_are_those_of_the_files(stages: Stages, tmp_path: Path) -> None:
     """What the functions return is what the commands write and read."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -39,7 +39,7 @@ from hios.verify.consistency import (
     table_problems,
     versions_problems,
 )
-from hios.verify.schema_check import config_problems, contents
+from hios.verify.schema_check import config_problems, contents, found, schedules_asked_for
 from hios.verify.study_and_serving import SERVING_FILES, STUDY_FILES, scenario_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or in that of a graph.
@@ -49,6 +49,8 @@ _CHOSEN = "auto.json"
 _SCHEDULES = "schedules"
 #: Folder of a network's run over the ranks of a launcher.
 _DISTRIBUTED = "distributed"
+#: What is said of schedules of earlier configurations, which fit their own graph and costs.
+_LEFT = "made with another graph or other costs, and config.yaml does not ask for it any more: delete the file"
 _TABLE = "tables/latency.csv"
 #: Files that are not JSON objects of a class: which files of a folder, their kind, and their problems.
 _OTHERS: tuple[tuple[str, str, Callable[[Path], Iterable[str]]], ...] = (
@@ -87,19 +89,20 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     if not root.is_dir():
         raise ArtifactError(f"{root}: found no folder of this name; allowed: a folder of results")
     networks: dict[Path, list[Path]] = {}
-    for path in sorted(root.rglob("*.json")):
+    for path in found(root, "**/*.json"):
         if _kind(path) != "":
             networks.setdefault(_network_of(path), []).append(path)
-    opened = {own: _NetworkFolder(own, paths, root) for own, paths in networks.items()}
+    asked = {root / label: names for label, names in schedules_asked_for(root / "config.yaml").items()}
+    opened = {own: _NetworkFolder(own, paths, root, asked.get(own)) for own, paths in networks.items()}
     checked = [entry for network in opened.values() for entry in network.checked()]
-    for path in sorted(root.rglob(_TABLE)):
+    for path in found(root, f"**/{_TABLE}"):
         neighbors = [network.inputs for own, network in opened.items() if path.parents[1] in (own, own.parent)]
         problems = table_problems(path, [inputs for inputs in neighbors if inputs is not None])
         checked.append(_checked(path, "table", problems, root))
-    for pattern, kind, found in _OTHERS:
+    for pattern, kind, problems_of in _OTHERS:
         # A folder of the same name beside the networks may be a network.
-        paths = (path for path in sorted(root.glob(pattern)) if path.is_file() or path.parent != root)
-        checked += (_checked(path, kind, found(path), root) for path in paths)
+        paths = (path for path in found(root, pattern) if path.is_file() or path.parent != root)
+        checked += (_checked(path, kind, problems_of(path), root) for path in paths)
     for rule in (*STUDY_FILES, *SERVING_FILES):
         checked += (_checked(path, kind, problems, root) for path, kind, problems in rule.checked(root))
     if not checked:
@@ -139,10 +142,10 @@ def _kind(path: Path) -> str:
 
 
 class _NetworkFolder:
-    """The artifacts of one network."""
+    """The artifacts of one network; ``asked`` names the schedules that config.yaml asks for, if it is known."""
 
-    def __init__(self, own: Path, paths: list[Path], root: Path) -> None:
-        self._own, self._paths, self._root = own, paths, root
+    def __init__(self, own: Path, paths: list[Path], root: Path, asked: Container[str] | None) -> None:
+        self._own, self._paths, self._root, self._asked = own, paths, root, asked
         self._problems: dict[Path, list[str]] = {path: [] for path in paths}
         #: What rows of tables follow from; None until the files are checked, and where one is missing or not valid.
         self.inputs: CheckedNetwork | None = None
@@ -166,7 +169,8 @@ class _NetworkFolder:
         if partition is not None:
             self._problems[self._own / "partition.json"] += partition_problems(partition, graph, costs_file)
         for path, schedule in schedules.items():
-            self._problems[path] += schedule_problems(schedule, graph, problem)
+            problems = schedule_problems(schedule, graph, problem)
+            self._problems[path] += [_LEFT] if problems and self._is_left(path) else problems
         if problem is not None:
             self._check_bounds(schedules, problem)
         labeled = {path.stem: schedule for path, schedule in schedules.items()}
@@ -186,6 +190,10 @@ class _NetworkFolder:
         for path, schedule in predicted.items():
             if schedule in valid:
                 self._problems[path] += bound_problems(schedule, problem, valid)
+
+    def _is_left(self, path: Path) -> bool:
+        """Whether a schedule is one of the pipeline's that the configuration no longer asks for."""
+        return self._asked is not None and path.parent.name == _SCHEDULES and path.stem not in self._asked
 
     def _read(self, name: str, cls: type[_Record]) -> _Record | None:
         """A file of the network's own folder; None if it is not there or not valid."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from hios.errors import HiosError, first_line
 from hios.files import artifacts, yaml_file
 from hios.files.base import Record
 from hios.files.validation import schema_errors
+from hios.formats.config import AUTO_DEVICES
 from hios.pipeline import config
 
 _Record = TypeVar("_Record", bound=Record)
@@ -36,11 +39,31 @@ class FileRule(Generic[_Record]):
 
     def checked(self, root: Path) -> Iterator[tuple[Path, str, list[str]]]:
         """File, kind and problems of the files in a folder."""
-        for path in sorted({path for pattern in self.patterns for path in root.glob(pattern) if path.name != self.but}):
+        paths = {path for pattern in self.patterns for path in found(root, pattern)}
+        for path in sorted(path for path in paths if path.name != self.but):
             problems: list[str] = []
             if (record := contents(path, self.cls, problems)) is not None:
                 problems += self.check(record, path, root)
             yield path, artifacts.kind_of(self.cls), problems
+
+
+def found(root: Path, pattern: str) -> list[Path]:
+    """What matches a pattern in a folder, sorted; ``**`` also enters folders that are links, once each."""
+    folders = [root, *_linked(root)] if "**" in pattern else [root]
+    return sorted({path for folder in folders for path in folder.glob(pattern)})
+
+
+def _linked(root: Path) -> list[Path]:
+    """The links below a folder to folders elsewhere, and those below these; none to a folder that it lies in."""
+    entered, links = [root.resolve()], [root]
+    for place in links:  # which grows meanwhile
+        for folder, names, _ in os.walk(place):
+            for link in filter(Path.is_symlink, (Path(folder, name) for name in sorted(names))):
+                target, around = link.resolve(), link.parent.resolve()
+                if not (around.is_relative_to(target) or any(map(target.is_relative_to, entered))):
+                    entered.append(target)
+                    links.append(link)
+    return links[1:]
 
 
 def contents(path: Path, cls: type[_Record], problems: list[str]) -> _Record | None:
@@ -86,10 +109,20 @@ def _contradictions(record: Record) -> Iterator[str]:
         yield from costs.defects(record)
 
 
+def schedules_asked_for(path: Path) -> dict[str, set[str]]:
+    """Names of the schedules that a configuration may ask for, by network; none where it is missing or wrong."""
+    with contextlib.suppress(HiosError):
+        settings = config.without_files(yaml_file.read_yaml(path), path.name)
+        numbers = (1, AUTO_DEVICES, *config.numbers_of_devices(settings))
+        names = {f"{label}-{devices}" for label in settings.algorithms for devices in numbers}
+        return dict.fromkeys(settings.models, names)
+    return {}
+
+
 def config_problems(path: Path) -> Iterator[str]:
     """Errors in a configuration: all schema violations, or else the first violation of another rule.
 
-    Files and modules that it names are not looked up, as results may be checked on another machine.
+    Files and modules that it names are not looked up, as results may be checked on another machine, nor is code run.
     """
     try:
         settings = config.normalized(yaml_file.read_yaml(path), path.name)

@@ -30,12 +30,14 @@ def test_options() -> None:
 def test_options_of_a_network(models: Path) -> None:
     """What a configuration says of a network reaches export and extract, values as YAML reads them."""
     entry = {"model": "net", "image_size": 64, "classifier": True, "units": "operator"}
-    entry["options"] = {"depth": 2, "kind": "3", "wide": False}
+    entry["options"] = {"depth": 2, "kind": "3", "wide": False, "rate": 1e-5, "tag": "weights/🙂 \n\x7f" + " x" * 99}
+    entry["options"] |= {"commit": "123e4567", "large": 7e10}
     settings = config.resolve({**SMALL, "models": {"net": entry}}, "config.yaml", models=models)
     words = shlex.split(config.export_options(settings.models["net"]))
     assert words[:3] == ["--image-size", "64", "--classifier"]
-    assert words[3::2] == ["--option"] * 3
+    assert words[3::2] == ["--option"] * 7
     assert config.parsed_options(words[4::2], {}) == entry["options"]
+    assert config.parsed_options(['a="7e10"', "b=7e10", "c=-1e-5"], {}) == {"a": "7e10", "b": 70000000000, "c": -1e-5}
     assert config.extract_options(settings.models["net"]) == "--units operator"
 
 

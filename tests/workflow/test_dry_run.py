@@ -183,7 +183,8 @@ def own(checkout: Checkout) -> Checkout:
         "program": {"model": "given.pt2", "trusted": True},
         "exchange": {"model": "given.onnx", "batch_size": 2},
     }
-    checkout.config("config.yaml", models=models)
+    serving = {"policies": ["auto"], "measure": True}
+    checkout.config("config.yaml", models=models, serving=serving)
     return checkout
 
 
@@ -204,6 +205,8 @@ def test_own_models(own: Checkout) -> None:
     assert {name for name, command in extracted.items() if "--trust" in command} == {"results/program/program.pt2"}
     executed = [command for command in commands if command.startswith("execute ")]
     assert sorted("--trust" in command for command in executed) == [False, False, True]
+    loads = [command for command in commands if command.startswith("load ")]
+    assert [("--calibrate" in command, "--trust" in command) for command in loads] == [(True, False), (False, True)]
     assert any("--program results/exchange/program.onnx" in command for command in executed)
 
 
