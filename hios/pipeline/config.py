@@ -472,14 +472,15 @@ def options(values: Mapping[str, Any], *, without: str = "") -> str:
 
 
 def nested_values(entries: Iterable[str]) -> dict[str, Any]:
-    """The lists and mappings among ``NAME=VALUE`` of ``--config``: Snakemake reads the values in them as text.
+    """The lists, mappings, true and false among ``NAME=VALUE`` of ``--config``, which Snakemake takes for text.
 
-    ``["devices=[1, 2]", "seed=1"]`` gives ``{"devices": [1, 2]}``; a value that is not YAML is a `HiosError`.
+    Of lists and mappings it does so with what is in them. ``["devices=[1, 2]", "seed=1"]`` gives
+    ``{"devices": [1, 2]}``; a value that is not YAML is a `HiosError`.
     """
     nested = {}
     for entry in entries:
         name, _, value = entry.partition("=")
-        if not value.lstrip().startswith(("[", "{")):
+        if not (value.lstrip().startswith(("[", "{")) or value in ("true", "false")):
             continue
         try:
             read = yaml_value(value)

@@ -90,8 +90,8 @@ def verify(folder: str | Path) -> list[CheckedFile]:
         raise ArtifactError(f"{root}: found no folder of this name; allowed: a folder of results")
     networks: dict[Path, list[Path]] = {}
     for path in found(root, "**/*.json"):
-        if _kind(path) != "":
-            networks.setdefault(_network_of(path), []).append(path)
+        if _kind(path, root) != "":
+            networks.setdefault(_network_of(path, root), []).append(path)
     asked = {root / label: names for label, names in schedules_asked_for(root / "config.yaml").items()}
     opened = {own: _NetworkFolder(own, paths, root, asked.get(own)) for own, paths in networks.items()}
     checked = [entry for network in opened.values() for entry in network.checked()]
@@ -115,20 +115,23 @@ def _checked(path: Path, kind: str, problems: Iterable[str], root: Path) -> Chec
     return CheckedFile(str(path.relative_to(root)), kind, tuple(problems))
 
 
-def _network_of(path: Path) -> Path:
+def _network_of(path: Path, root: Path) -> Path:
     """The folder of the network that an artifact belongs to."""
     folder = path.parent
-    # a network may be called distributed; its folder has a graph
-    distributed = folder.name == _DISTRIBUTED and not (folder / "graph.json").exists()
-    return folder.parent if folder.name == _SCHEDULES or distributed else folder
+    return folder.parent if any(_is_part(folder, name, root) for name in (_SCHEDULES, _DISTRIBUTED)) else folder
+
+
+def _is_part(folder: Path, name: str, root: Path) -> bool:
+    """Whether it is a network's folder of this name; networks, which have a graph, and results may be called so too."""
+    return folder.name == name and folder != root and not (folder / "graph.json").exists()
 
 
 @functools.cache
-def _kind(path: Path) -> str:
+def _kind(path: Path, root: Path) -> str:
     """Which artifact a file is; empty if none."""
     if path.name in _KINDS:
         return _KINDS[path.name]
-    if path.parent.name == _SCHEDULES or path.name == _CHOSEN:
+    if _is_part(path.parent, _SCHEDULES, root) or path.name == _CHOSEN:
         return "schedule"
     if not (path.parent / "graph.json").exists():
         return ""
@@ -182,7 +185,9 @@ class _NetworkFolder:
         has_run = self._own / "run.json" in self._problems
         if graph is not None and costs_file is not None and (run is not None or not has_run):
             self.inputs = CheckedNetwork(self._own.name, graph, costs_file, run, labeled)
-        return [_checked(path, _kind(path), problems, self._root) for path, problems in self._problems.items()]
+        return [
+            _checked(path, _kind(path, self._root), problems, self._root) for path, problems in self._problems.items()
+        ]
 
     def _check_bounds(self, schedules: Mapping[Path, Schedule], problem: Problem) -> None:
         predicted = {path: schedule for path, schedule in schedules.items() if not is_measured(schedule)}
@@ -193,7 +198,7 @@ class _NetworkFolder:
 
     def _is_left(self, path: Path) -> bool:
         """Whether a schedule is one of the pipeline's that the configuration no longer asks for."""
-        return self._asked is not None and path.parent.name == _SCHEDULES and path.stem not in self._asked
+        return self._asked is not None and path.parent == self._own / _SCHEDULES and path.stem not in self._asked
 
     def _read(self, name: str, cls: type[_Record]) -> _Record | None:
         """A file of the network's own folder; None if it is not there or not valid."""
@@ -202,5 +207,6 @@ class _NetworkFolder:
 
     def _valid(self, kind: str, cls: type[_Record]) -> dict[Path, _Record]:
         """The valid files of a kind."""
-        files = {path: contents(path, cls, self._problems[path]) for path in self._paths if _kind(path) == kind}
+        paths = [path for path in self._paths if _kind(path, self._root) == kind]
+        files = {path: contents(path, cls, self._problems[path]) for path in paths}
         return {path: file for path, file in files.items() if file is not None}

@@ -105,10 +105,14 @@ def test_runs_over_ranks(folder: Path) -> None:
         assert [line for line in wrong["first/distributed/run.json"] if part in line], part
 
 
-def test_a_network_may_be_called_distributed(folder: Path) -> None:
-    """Its own graph and schedules count then."""
-    write_network(folder / "distributed", seed=2)
-    assert [entry for entry in verify(folder) if entry.problems] == []
+@pytest.mark.parametrize("name", ["distributed", "schedules"])
+def test_networks_and_results_may_be_called_like_their_parts(folder: Path, tmp_path: Path, name: str) -> None:
+    """A network's own graph and schedules count then, and files beside networks are no schedules."""
+    write_network(folder / name, seed=2)
+    folder = folder.rename(tmp_path / name)
+    (folder / "mine.json").write_text("{}", encoding="utf-8")
+    checked = verify(folder)
+    assert (len(checked), [entry for entry in checked if entry.problems]) == (25, [])
 
 
 def test_linked_folders_are_checked_once(folder: Path, tmp_path: Path) -> None:

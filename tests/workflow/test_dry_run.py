@@ -304,7 +304,7 @@ def test_own_algorithms(checkout: Checkout) -> None:
 
 def test_nested_values_of_config_option(unrun: Checkout) -> None:
     """Lists and mappings of --config hold numbers, and what is wrong there is not blamed on config.yaml alone."""
-    unrun.succeed("-n", "--config", "devices=[1]", 'execute={"runs": 12}')
+    unrun.succeed("-n", "--config", "devices=[1]", "virtual=true", 'execute={"runs": 12}')
     refused = unrun.refusal("--config", "devices=[1, x]")
     assert 'Error: config.yaml and --config: devices[1]: found "x"; allowed: integer' in refused
     broken = unrun.refusal("--config", "devices=[1")
