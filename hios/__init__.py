@@ -123,7 +123,7 @@ def export(
     model
         A module; or as text the name of a network of ``models/``, ``"package.module:function"``, or a ``.pt2`` file.
     inputs
-        Example inputs of a module, or a tensor alone; None for other models, which have their own.
+        Example inputs of a module, or its only one; None for other models, which have their own.
     options
         Keyword arguments of the function that builds a network, such as ``{"image_size": 224}``.
     seed
@@ -148,7 +148,7 @@ def export(
     >>> type(program.exported).__name__
     'ExportedProgram'
     """
-    import torch
+    from torch import Tensor
 
     from hios.frontends.export import export as run
     from hios.frontends.export import export_module
@@ -159,7 +159,7 @@ def export(
         return run(model, options or {}, seed=seed, trusted=trusted)
     if inputs is None or options:
         raise HiosError("export: found a module without inputs, or with options; required: a module and example inputs")
-    return export_module(model, (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs))
+    return export_module(model, (inputs,) if isinstance(inputs, Tensor) else tuple(inputs))
 
 
 @naming_extras("hios.extract")

@@ -83,6 +83,12 @@ def test_stages_in_python(stages: Stages) -> None:
     assert "<html" in stages.page
 
 
+def test_a_tensor_is_one_input() -> None:
+    """It is not taken apart along its first dimension, though the parts would fit too."""
+    (values,), _ = hios.export(torch.nn.Linear(3, 2), torch.ones(1, 3)).exported.example_inputs
+    assert values.shape == (1, 3)
+
+
 @pytest.mark.slow
 def test_objects_are_those_of_the_files(stages: Stages, tmp_path: Path) -> None:
     """What the functions return is what the commands write and read."""

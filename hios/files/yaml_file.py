@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from hios.errors import ArtifactError, HiosError, first_line
 from hios.files import read_limits
 
 # YAML 1.1, which PyYAML reads, takes 1e-4 for text; people and YAML 1.2 take it for a number.
-_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$")
 #: Levels of lists and mappings; no file of the project needs more than ten.
 _DEEPEST = 100
 
@@ -51,6 +52,13 @@ def read_yaml(path: str | Path) -> Any:
         raise ArtifactError(f"{path}: nested too deeply; allowed: at most {_DEEPEST} levels") from error
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads 1e-4 as a number, and "1e-4" in quotes as text."""
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
+
+
 def yaml_value(text: str) -> Any:
     """A value in YAML, such as one of the command line.
 
@@ -58,7 +66,7 @@ def yaml_value(text: str) -> Any:
         yaml.YAMLError: the text is not YAML, or a value does not fit its type.
     """
     with _values_that_fit():
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)  # noqa: S506 - it is a safe one
 
 
 @contextlib.contextmanager
@@ -116,7 +124,8 @@ def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
         return {key: plain(item, source, (*place, key)) for key, item in value.items()}
     if isinstance(value, list):
         return [plain(item, source, (*place, index)) for index, item in enumerate(value)]
-    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+    # Snakemake, which reads config.yaml too, does not say what was in quotes.
+    if isinstance(value, str) and _EXPONENT.fullmatch(value) and math.isfinite(float(value)):
         value = float(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)  # JSON Schema takes 2.0 for an integer; file names and commands need 2

@@ -157,9 +157,14 @@ def files(model: Model, directory: Path | None = None) -> list[Path]:
             f"{model.text}: no module {model.module} in the current folder, {Path.cwd()}, or in the environment"
         )
     path = Path(spec.origin)
-    if path.is_relative_to(Path.cwd()) and not {"site-packages", "dist-packages"} & set(path.parts):
+    if is_users(path):
         return _with_imports(model.module, Path.cwd(), [str(Path.cwd())])
     return [path]
+
+
+def is_users(path: Path) -> bool:
+    """Whether code lies in the working folder or below it, and is not that of an installed package."""
+    return path.is_relative_to(Path.cwd()) and not {"site-packages", "dist-packages"} & set(path.parts)
 
 
 def _weight_files(path: Path) -> list[Path]:

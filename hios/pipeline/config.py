@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ from hios.formats.settings import Scalar
 from hios.frontends.models import RUNTIMES, Model, files, model
 from hios.platforms.model import descriptions
 from hios.schedulers import find
-from hios.schedulers.registry import AUTO
+from hios.schedulers.plugins import find_unless_foreign
+from hios.schedulers.registry import AUTO, Algorithm
 
 
 def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | None = None) -> Config:
@@ -45,7 +47,7 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
         models: folder of the model files; the project's if None.
     """
     directory = models or artifacts.resource_directory("models")
-    settings = without_files(data, source, cores=cores, models=directory)
+    settings = _with_defaults(data, source, cores, directory, find)
     for label in settings.models:
         with at(source, f"models.{label}"):
             files(model(settings.models[label].model or label, directory), directory)
@@ -54,19 +56,27 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
 
 
 def without_files(data: Any, source: str, *, cores: int | None = None, models: Path | None = None) -> Config:
-    """Like `resolve`, but without looking up files and modules of models, or the folder for the results.
+    """Like `resolve`, but without looking up files, modules of models and algorithms, or the folder for the results.
 
-    The result does not depend on the current folder.
+    No code that the configuration names is run, and the result does not depend on the current folder. Algorithms of
+    other packages keep the parameters that are given, unchecked.
     """
+    return _with_defaults(data, source, cores, models or artifacts.resource_directory("models"), find_unless_foreign)
+
+
+def _with_defaults(
+    data: Any, source: str, cores: int | None, models: Path, known: Callable[[str], Algorithm | None]
+) -> Config:
+    """The settings with nothing left open; ``known`` finds an algorithm, or has None for one that is not looked up."""
     given = artifacts.parsed(normalized(data, source), Config, source)
     settings = msgspec.structs.replace(
         given,
         results=_normalized_results(given.results, source),
-        models=_resolved_models(given, source, models or artifacts.resource_directory("models")),
-        algorithms=_resolved_algorithms(given, source),
+        models=_resolved_models(given, source, models),
+        algorithms=_resolved_algorithms(given, source, known),
     )
     _check_platform(settings, source)
-    _check_devices(settings, source, cores)
+    _check_devices(settings, source, cores, known)
     _check_baselines(settings, source)
     return settings
 
@@ -193,7 +203,9 @@ def _check_model(known: Model, entry: ModelEntry) -> None:
         raise HiosError(f"found {extra[0]}, but {known.text} holds a finished model; allowed: without it")
 
 
-def _resolved_algorithms(settings: Config, source: str) -> dict[str, dict[str, Scalar]]:
+def _resolved_algorithms(
+    settings: Config, source: str, known: Callable[[str], Algorithm | None]
+) -> dict[str, dict[str, Scalar]]:
     resolved: dict[str, dict[str, Scalar]] = {}
     for label, entry in settings.algorithms.items():
         with at(source, f"algorithms.{label}"):
@@ -202,15 +214,18 @@ def _resolved_algorithms(settings: Config, source: str) -> dict[str, dict[str, S
                 _check_auto(settings, label, entry)
                 resolved[label] = {"algorithm": AUTO}
                 continue
-            algorithm = find(name)
+            algorithm = known(name)
             given = {key: value for key, value in entry.items() if key != "algorithm"}
+            if algorithm is None:
+                resolved[label] = {"algorithm": name, **given}
+                continue
             if any(parameter.name == "seed" for parameter in algorithm.parameters):
                 given.setdefault("seed", settings.seed)
             # An algorithm package.module:function cannot be looked up by its name alone.
             resolved[label] = {"algorithm": name, **algorithm.resolved(given)}
     for index, name in enumerate(settings.profile.stages_of):
         with at(source, f"profile.stages_of[{index}]"):
-            find(name)
+            known(name)
     return resolved
 
 
@@ -252,7 +267,7 @@ def _check_platform(settings: Config, source: str) -> None:
         )
 
 
-def _check_devices(settings: Config, source: str, cores: int | None) -> None:
+def _check_devices(settings: Config, source: str, cores: int | None, known: Callable[[str], Algorithm | None]) -> None:
     if divides(settings):
         _check_division(settings, source)
         return
@@ -267,7 +282,9 @@ def _check_devices(settings: Config, source: str, cores: int | None) -> None:
         )
     for label, algorithm in settings.algorithms.items():
         name = str(algorithm["algorithm"])
-        if 1 not in devices and name != AUTO and not find(name).several_devices:
+        if 1 in devices or name == AUTO:
+            continue
+        if (entry := known(name)) is not None and not entry.several_devices:
             raise HiosError(
                 f"{source}: devices: found {list(devices)}; allowed: numbers with 1 among them, because "
                 f"algorithms.{label} schedules a single device"
@@ -327,10 +344,16 @@ _QUICK_REPEATS = 1
 def export_options(entry: ModelEntry) -> str:
     """Settings of a network as options of ``hios export``."""
     given = {key: getattr(entry, key) for key in ("image_size", "batch_size", "classifier")}
-    # JSON, as YAML too reads it: text stays text, and true stays true
-    more = [f"{name}={json.dumps(value)}" for name, value in (entry.options or {}).items()]
+    more = [f"{name}={_quoted(value)}" for name, value in (entry.options or {}).items()]
     shapes = [f"{name}={'x'.join(map(str, shape))}" for name, shape in (entry.inputs or {}).items()]
     return options({**given, "option": more, "input": shapes, "trust": entry.trusted})
+
+
+def _quoted(value: Scalar) -> str:
+    """The value in YAML on one line: text stays text, and true stays true."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return yaml.safe_dump(value, default_style='"', width=math.inf).removesuffix("\n")
 
 
 def extract_options(entry: ModelEntry) -> str:
@@ -449,14 +472,15 @@ def options(values: Mapping[str, Any], *, without: str = "") -> str:
 
 
 def nested_values(entries: Iterable[str]) -> dict[str, Any]:
-    """The lists and mappings among ``NAME=VALUE`` of ``--config``: Snakemake reads the values in them as text.
+    """The lists, mappings, true and false among ``NAME=VALUE`` of ``--config``, which Snakemake takes for text.
 
-    ``["devices=[1, 2]", "seed=1"]`` gives ``{"devices": [1, 2]}``; a value that is not YAML is a `HiosError`.
+    Of lists and mappings it does so with what is in them. ``["devices=[1, 2]", "seed=1"]`` gives
+    ``{"devices": [1, 2]}``; a value that is not YAML is a `HiosError`.
     """
     nested = {}
     for entry in entries:
         name, _, value = entry.partition("=")
-        if not value.lstrip().startswith(("[", "{")):
+        if not (value.lstrip().startswith(("[", "{")) or value in ("true", "false")):
             continue
         try:
             read = yaml_value(value)
@@ -476,7 +500,8 @@ def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[st
         if name in parsed:
             raise HiosError(f"--option: {name} is given twice; allowed: once")
         try:
-            read = plain(yaml_value(value), "--option", (name,))
+            read = yaml_value(value)
+            read = read if isinstance(read, str) else plain(read, "--option", (name,))
         except yaml.YAMLError as error:
             raise HiosError(f"--option: {name}: found {value}, which is not YAML; put it in quotes") from error
         if not isinstance(read, str | int | float):

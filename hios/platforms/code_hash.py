@@ -22,7 +22,7 @@ from hios.errors import ArtifactError
 from hios.files import artifacts
 from hios.files.json_cache import cache_folder
 from hios.frontends import models
-from hios.frontends.models import imported_names, parsed, reached
+from hios.frontends.models import imported_names, is_users, parsed, reached
 from hios.schedulers import ALGORITHMS, find
 
 #: Where the code of each stage begins: the modules that its command calls; `_PARTS` has those of platforms.
@@ -77,9 +77,10 @@ def source_hash(
     or package in its folder for that one only. Comments, docstrings and layout do not count. Of the algorithms only
     those named do, although all are imported: a new one must not have everything measured again. So of the platforms
     only the one named does. Of an algorithm of another distribution that is its module and what this imports from its
-    own top-level package. Left out are ``hios/__init__.py``, which only gathers names, the command line, which only
-    passes options on, and imports for type checkers. Modules that are imported by a name made at run time are not seen
-    but for those of platforms. ``stage`` is a key of ``STAGES``; all platforms count if none is named.
+    own top-level package; of one in the working folder also what it imports from other modules there. Left out are
+    ``hios/__init__.py``, which only gathers names, the command line, which only passes options on, and imports for type
+    checkers. Modules that are imported by a name made at run time are not seen but for those of platforms. ``stage`` is
+    a key of ``STAGES``; all platforms count if none is named.
 
     Raises:
         HiosError: unknown algorithm.
@@ -133,13 +134,15 @@ def _file(module: str, package: Path) -> Path | None:
 def _outside_file(module: str) -> Path | None:
     """The file of a module of another package, without importing it."""
     top, *parts = module.split(".")
-    spec = importlib.util.find_spec(top)
-    name = top
+    spec = PathFinder.find_spec(top, [str(Path.cwd()), *sys.path])  # as algorithms are searched
+    if spec is None:
+        with contextlib.suppress(ValueError):  # __main__ has no location
+            spec = importlib.util.find_spec(top)
     for part in parts:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        name = f"{name}.{part}"
-        spec = PathFinder.find_spec(name, spec.submodule_search_locations)
+        # by its last name alone, as the parts of namespace packages are looked up in their parents otherwise
+        spec = PathFinder.find_spec(part, list(spec.submodule_search_locations))
     file = Path(spec.origin) if spec is not None and spec.origin is not None else None
     return file if file is not None and file.is_file() else None
 
@@ -180,11 +183,24 @@ def _assigns(node: ast.stmt, name: str) -> bool:
 
 @functools.cache
 def _imported(module: str, package: Path) -> tuple[str, ...]:
-    """Modules of hios or its own package that a module imports anywhere, and the packages that they lie in."""
+    """Modules that a module imports anywhere, and the packages that they lie in, of hios, its own package or the user.
+
+    The latter only for a module of the user's own, which lies in the working folder.
+    """
     parts = [name.split(".") for name in [module, *_code(module, package).imports]]
     own = {"hios", module.partition(".")[0]}
-    above = [".".join(part[:count]) for part in parts if part[0] in own for count in range(1, len(part) + 1)]
+    users = own != {"hios"} and _is_users(module, package)
+    above = [
+        ".".join(part[:count])
+        for part in parts
+        if part[0] in own or (users and _is_users(".".join(part), package))
+        for count in range(1, len(part) + 1)
+    ]
     return tuple(name for name in dict.fromkeys(above) if _file(name, package) is not None)
+
+
+def _is_users(module: str, package: Path) -> bool:
+    return (file := _file(module, package)) is not None and is_users(file)
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,15 @@ from hios.core.problem import Problem
 from hios.core.schedule import Placement, Schedule
 from hios.errors import ArtifactError
 from hios.files import artifacts
-from hios.report.results import ModelPredictions, ModelResults, is_predicted, path_ends, read_model, told_apart
+from hios.report.results import (
+    ModelPredictions,
+    ModelResults,
+    is_predicted,
+    model_predictions,
+    path_ends,
+    read_model,
+    told_apart,
+)
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, prediction_rows, table
 
 #: Columns of the data frames with their data types; those of operators are the columns of operators.csv and one more.
@@ -131,10 +139,9 @@ def _read(directory: Path) -> _Model:
         return read_model(directory)
     graph = Graph.read(directory / "graph.json")
     schedules = {path.stem: Schedule.read(path) for path in sorted((directory / "schedules").glob("*.json"))}
-    for schedule in schedules.values():
-        schedule.plan(graph)  # refuses schedules of another graph
     costs = artifacts.load(directory / "costs.json", CostsFile)
-    return ModelPredictions(graph.name or directory.resolve().name, graph, costs, schedules)
+    predictions = model_predictions(graph, costs, schedules, str(directory / "costs.json"))
+    return replace(predictions, name=graph.name or directory.resolve().name)
 
 
 def _frame(

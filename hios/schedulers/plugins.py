@@ -56,6 +56,14 @@ def find(name: str) -> Algorithm:
     return ALGORITHMS[name]
 
 
+def find_unless_foreign(name: str) -> Algorithm | None:
+    """Like `find`, but no code is imported: None for the algorithms of other packages."""
+    if ":" in name:
+        _module_and_function(name)
+        return None
+    return None if name in entry_points() else find(name)
+
+
 @functools.cache
 def entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
     """The entry points of all installed distributions by name; read once per process, nothing is imported."""
@@ -121,9 +129,7 @@ def _of_function(text: str) -> Algorithm:
         HiosError: there is no such module or function, importing fails, or the function is not registered.
     """
     place = shown(text, quoted=False)
-    module_name, _, function_name = text.partition(":")
-    if not function_name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
-        raise HiosError(f"algorithm {place}: found this name; allowed: package.module:function")
+    module_name, function_name = _module_and_function(text)
     before, searched = dict(ALGORITHMS), sys.path[:]
     sys.path.insert(0, str(Path.cwd()))
     try:
@@ -146,6 +152,13 @@ def _of_function(text: str) -> Algorithm:
     if registered is None:
         raise HiosError(f"algorithm {place}: {function_name} is not registered; put @hios.register(...) above it")
     return registered
+
+
+def _module_and_function(text: str) -> tuple[str, str]:
+    module, _, function = text.partition(":")
+    if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise HiosError(f"algorithm {shown(text, quoted=False)}: found this name; allowed: package.module:function")
+    return module, function
 
 
 def _register(name: str, entry: EntryPoint) -> None:

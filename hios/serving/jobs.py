@@ -86,6 +86,11 @@ def train_options(settings: Config, label: str) -> dict[str, str]:
     return {"calibration": f"{_folder(settings, label)}/calibration.json"} if settings.serving.measure else {}
 
 
+def trusted(settings: Config, label: str) -> bool:
+    """Whether `hios load` is to trust the programs of a scenario, as the pipeline made some from a trusted file."""
+    return label not in settings.serving.scenarios and any(entry.trusted for entry in settings.models.values())
+
+
 def _weights(settings: Config, label: str, policy: str, load: str) -> dict[str, str]:
     """The launcher that is trained for policies that need it, and for auto beside them; a scenario's own goes first."""
     trains = any(name in LEARNED_POLICIES for name in settings.serving.policies)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -39,7 +39,7 @@ from hios.verify.consistency import (
     table_problems,
     versions_problems,
 )
-from hios.verify.schema_check import config_problems, contents, files_in, matches
+from hios.verify.schema_check import config_problems, contents, files_in, matches, schedules_asked_for
 from hios.verify.study_and_serving import SERVING_FILES, STUDY_FILES, scenario_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or in that of a graph.
@@ -49,6 +49,8 @@ _CHOSEN = "auto.json"
 _SCHEDULES = "schedules"
 #: Folder of a network's run over the ranks of a launcher.
 _DISTRIBUTED = "distributed"
+#: What is said of schedules of earlier configurations, which fit their own graph and costs.
+_LEFT = "made with another graph or other costs, and config.yaml does not ask for it any more: delete the file"
 _TABLE = "tables/latency.csv"
 #: Files that are not JSON objects of a class: which files of a folder, their kind, and their problems.
 _OTHERS: tuple[tuple[str, str, Callable[[Path], Iterable[str]]], ...] = (
@@ -89,9 +91,10 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     networks: dict[Path, list[Path]] = {}
     files = files_in(root)
     for path in files:
-        if path.suffix == ".json" and _kind(path) != "":
-            networks.setdefault(_network_of(path), []).append(path)
-    opened = {own: _NetworkFolder(own, paths, root) for own, paths in networks.items()}
+        if path.suffix == ".json" and _kind(path, root) != "":
+            networks.setdefault(_network_of(path, root), []).append(path)
+    asked = {root / label: names for label, names in schedules_asked_for(root / "config.yaml").items()}
+    opened = {own: _NetworkFolder(own, paths, root, asked.get(own)) for own, paths in networks.items()}
     checked = [entry for network in opened.values() for entry in network.checked()]
     for path in (path for path in files if matches(path, f"**/{_TABLE}", root)):
         neighbors = [network.inputs for own, network in opened.items() if path.parents[1] in (own, own.parent)]
@@ -113,20 +116,23 @@ def _checked(path: Path, kind: str, problems: Iterable[str], root: Path) -> Chec
     return CheckedFile(str(path.relative_to(root)), kind, tuple(problems))
 
 
-def _network_of(path: Path) -> Path:
+def _network_of(path: Path, root: Path) -> Path:
     """The folder of the network that an artifact belongs to."""
     folder = path.parent
-    # a network may be called distributed; its folder has a graph
-    distributed = folder.name == _DISTRIBUTED and not (folder / "graph.json").exists()
-    return folder.parent if folder.name == _SCHEDULES or distributed else folder
+    return folder.parent if any(_is_part(folder, name, root) for name in (_SCHEDULES, _DISTRIBUTED)) else folder
+
+
+def _is_part(folder: Path, name: str, root: Path) -> bool:
+    """Whether it is a network's folder of this name; networks, which have a graph, and results may be called so too."""
+    return folder.name == name and folder != root and not (folder / "graph.json").exists()
 
 
 @functools.cache
-def _kind(path: Path) -> str:
+def _kind(path: Path, root: Path) -> str:
     """Which artifact a file is; empty if none."""
     if path.name in _KINDS:
         return _KINDS[path.name]
-    if path.parent.name == _SCHEDULES or path.name == _CHOSEN:
+    if _is_part(path.parent, _SCHEDULES, root) or path.name == _CHOSEN:
         return "schedule"
     if not (path.parent / "graph.json").exists():
         return ""
@@ -140,10 +146,10 @@ def _kind(path: Path) -> str:
 
 
 class _NetworkFolder:
-    """The artifacts of one network."""
+    """The artifacts of one network; ``asked`` names the schedules that config.yaml asks for, if it is known."""
 
-    def __init__(self, own: Path, paths: list[Path], root: Path) -> None:
-        self._own, self._paths, self._root = own, paths, root
+    def __init__(self, own: Path, paths: list[Path], root: Path, asked: Container[str] | None) -> None:
+        self._own, self._paths, self._root, self._asked = own, paths, root, asked
         self._problems: dict[Path, list[str]] = {path: [] for path in paths}
         #: What rows of tables follow from; None until the files are checked, and where one is missing or not valid.
         self.inputs: CheckedNetwork | None = None
@@ -167,7 +173,8 @@ class _NetworkFolder:
         if partition is not None:
             self._problems[self._own / "partition.json"] += partition_problems(partition, graph, costs_file)
         for path, schedule in schedules.items():
-            self._problems[path] += schedule_problems(schedule, graph, problem)
+            problems = schedule_problems(schedule, graph, problem)
+            self._problems[path] += [_LEFT] if problems and self._is_left(path) else problems
         if problem is not None:
             self._check_bounds(schedules, problem)
         labeled = {path.stem: schedule for path, schedule in schedules.items()}
@@ -179,7 +186,9 @@ class _NetworkFolder:
         has_run = self._own / "run.json" in self._problems
         if graph is not None and costs_file is not None and (run is not None or not has_run):
             self.inputs = CheckedNetwork(self._own.name, graph, costs_file, run, labeled)
-        return [_checked(path, _kind(path), problems, self._root) for path, problems in self._problems.items()]
+        return [
+            _checked(path, _kind(path, self._root), problems, self._root) for path, problems in self._problems.items()
+        ]
 
     def _check_bounds(self, schedules: Mapping[Path, Schedule], problem: Problem) -> None:
         predicted = {path: schedule for path, schedule in schedules.items() if not is_measured(schedule)}
@@ -188,6 +197,10 @@ class _NetworkFolder:
             if schedule in valid:
                 self._problems[path] += bound_problems(schedule, problem, valid)
 
+    def _is_left(self, path: Path) -> bool:
+        """Whether a schedule is one of the pipeline's that the configuration no longer asks for."""
+        return self._asked is not None and path.parent == self._own / _SCHEDULES and path.stem not in self._asked
+
     def _read(self, name: str, cls: type[_Record]) -> _Record | None:
         """A file of the network's own folder; None if it is not there or not valid."""
         path = self._own / name
@@ -195,5 +208,6 @@ class _NetworkFolder:
 
     def _valid(self, kind: str, cls: type[_Record]) -> dict[Path, _Record]:
         """The valid files of a kind."""
-        files = {path: contents(path, cls, self._problems[path]) for path in self._paths if _kind(path) == kind}
+        paths = [path for path in self._paths if _kind(path, self._root) == kind]
+        files = {path: contents(path, cls, self._problems[path]) for path in paths}
         return {path: file for path, file in files.items() if file is not None}

@@ -488,6 +488,8 @@ def _placements(field: str, result: ScheduleResult, graph: Graph | None) -> Iter
             if row.finish_ms < row.start_ms:
                 yield f"{field}.{kind}[{number}].finish_ms: found {row.finish_ms:.9g}; allowed: not before start_ms"
             seen.add(row.operator)
+        if missing := [] if graph is None else [operator for operator in graph.index if operator not in seen]:
+            yield f"{field}.{kind}: found no row for {_name(missing[0])}; required: one for every operator of the graph"
     predicted = {row.operator: _place(row) for row in result.predicted}
     for number, row in enumerate(result.measured):
         if row.operator in predicted and _place(row) != predicted[row.operator]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -18,6 +19,7 @@ from hios.errors import HiosError, first_line
 from hios.files import artifacts, yaml_file
 from hios.files.base import Record
 from hios.files.validation import schema_errors
+from hios.formats.config import AUTO_DEVICES
 from hios.pipeline import config
 
 _Record = TypeVar("_Record", bound=Record)
@@ -48,19 +50,21 @@ class FileRule(Generic[_Record]):
 
 
 def files_in(root: Path) -> list[Path]:
-    """Everything in a folder and those below, also where these are links, each folder once, sorted."""
-    seen, files = set[str](), list[Path]()
-    for folder, folders, names in os.walk(root, followlinks=True):
-        if (own := os.path.realpath(folder)) in seen:
-            folders.clear()
-            continue
-        seen.add(own)
-        files += (Path(folder, name) for name in (*folders, *names))
+    """Everything in a folder and those below, sorted; also in links to folders elsewhere, once each."""
+    files, entered, places = list[Path](), [root.resolve()], [root]
+    for place in places:  # which grows meanwhile
+        for folder, folders, names in os.walk(place):
+            files += (Path(folder, name) for name in (*folders, *names))
+            for link in filter(Path.is_symlink, (Path(folder, name) for name in sorted(folders))):
+                target, around = link.resolve(), link.parent.resolve()
+                if not (around.is_relative_to(target) or any(map(target.is_relative_to, entered))):
+                    entered.append(target)
+                    places.append(link)
     return sorted(files)
 
 
 def matches(path: Path, pattern: str, root: Path) -> bool:
-    """Whether a file in a folder is one that the folder's ``glob`` would find."""
+    """Whether a file in a folder is one that the folder's ``glob`` would find, links entered."""
     if not fnmatchcase(path.name, pattern.rpartition("/")[2]):  # most are not, and this is quick
         return False
     own = Path("/", path.relative_to(root))
@@ -110,30 +114,26 @@ def _contradictions(record: Record) -> Iterator[str]:
         yield from costs.defects(record)
 
 
+def schedules_asked_for(path: Path) -> dict[str, set[str]]:
+    """Names of the schedules that a configuration may ask for, by network; none where it is missing or wrong."""
+    with contextlib.suppress(HiosError):
+        settings = config.without_files(yaml_file.read_yaml(path), path.name)
+        numbers = (1, AUTO_DEVICES, *config.numbers_of_devices(settings))
+        names = {f"{label}-{devices}" for label in settings.algorithms for devices in numbers}
+        return dict.fromkeys(settings.models, names)
+    return {}
+
+
 def config_problems(path: Path) -> Iterator[str]:
     """Errors in a configuration: all schema violations, or else the first violation of another rule.
 
-    Files and modules that it names are not looked up, as results may be checked on another machine, nor may checking
-    run code of theirs: an algorithm of a module counts as one that takes any number of devices.
+    Files and modules that it names are not looked up, as results may be checked on another machine, nor is code run.
     """
     try:
         settings = config.normalized(yaml_file.read_yaml(path), path.name)
         errors = schema_errors(settings, artifacts.schema("config"))
         yield from errors
         if not errors:
-            config.without_files(_without_modules(settings), path.name)
+            config.without_files(settings, path.name)
     except HiosError as error:
         yield str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
-
-
-def _without_modules(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with HEFT in place of algorithms named ``package.module:function``, which would be imported."""
-    algorithms = {
-        label: {"algorithm": "heft"} if ":" in str(entry.get("algorithm", "")) else entry
-        for label, entry in settings["algorithms"].items()
-    }
-    profile = settings.get("profile", {})
-    if "stages_of" in profile:
-        known = [name for name in profile["stages_of"] if ":" not in name]
-        profile = {**profile, "stages_of": known or ["heft"]}
-    return {**settings, "algorithms": algorithms, "profile": profile}

@@ -29,13 +29,15 @@ def test_options() -> None:
 
 def test_options_of_a_network(models: Path) -> None:
     """What a configuration says of a network reaches export and extract, values as YAML reads them."""
-    entry = {"model": "net", "image_size": 64, "classifier": True, "units": "operator"}
-    entry["options"] = {"depth": 2, "kind": "3", "wide": False}
+    entry: dict[str, Any] = {"model": "net", "image_size": 64, "classifier": True, "units": "operator"}
+    entry["options"] = {"depth": 2, "kind": "3", "wide": False, "rate": 1e-5, "tag": "weights/🙂 \n\x7f" + " x" * 99}
+    entry["options"] |= {"commit": "123e4567", "large": 7e10}
     settings = config.resolve({**SMALL, "models": {"net": entry}}, "config.yaml", models=models)
     words = shlex.split(config.export_options(settings.models["net"]))
     assert words[:3] == ["--image-size", "64", "--classifier"]
-    assert words[3::2] == ["--option"] * 3
+    assert words[3::2] == ["--option"] * 7
     assert config.parsed_options(words[4::2], {}) == entry["options"]
+    assert config.parsed_options(['a="7e10"', "b=7e10", "c=-1e-5"], {}) == {"a": "7e10", "b": 70000000000, "c": -1e-5}
     assert config.extract_options(settings.models["net"]) == "--units operator"
 
 
@@ -73,6 +75,12 @@ def test_bad_options_of_a_model(texts: list[str], message: str) -> None:
     with pytest.raises(HiosError) as caught:
         config.parsed_options(texts, {"image_size": 1})
     assert str(caught.value) == message
+
+
+def test_values_that_snakemake_takes_for_text() -> None:
+    """Lists and mappings, with what is in them, and true and false as YAML spells them."""
+    given = ["devices=[1, 2]", "virtual=true", "study={a: false}", "seed=1", "results=trueish", "x=True"]
+    assert config.nested_values(given) == {"devices": [1, 2], "virtual": True, "study": {"a": False}}
 
 
 def test_the_papers_training_replaces_defaults_alone(models: Path) -> None:

@@ -205,6 +205,38 @@ def test_other_platforms_do_not_count(package: Path, platform: str) -> None:
     assert changed == {platform}
 
 
+def test_what_an_own_algorithm_imports_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules in the working folder, in functions and packages too; not those of installed packages below it."""
+    monkeypatch.chdir(tmp_path)
+    texts = {
+        "my_rule.py": "import order_helper\ndef f():\n    import __main__, pytest\n    from nets.parts import more",
+        "order_helper.py": "import bought",
+        "nets/parts.py": "import nets.deep.more",
+        "nets/deep/more.py": "",
+        "venv/site-packages/bought.py": "",
+    }
+    monkeypatch.syspath_prepend(tmp_path / "venv" / "site-packages")
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    def hashed() -> str:
+        for function in (*_CACHED, sources._outside_file):
+            function.cache_clear()
+        return code_hash(["my_rule"])
+
+    before = hashed()
+    for name, counts in (
+        ("order_helper.py", True),
+        ("nets/deep/more.py", True),
+        ("venv/site-packages/bought.py", False),
+    ):
+        (tmp_path / name).write_text(f"{texts[name]}\nx = 1", encoding="utf-8")
+        assert (hashed() != before) == counts, name
+        (tmp_path / name).write_text(texts[name], encoding="utf-8")
+    assert hashed() == before
+
+
 def test_unknown_algorithms_are_refused() -> None:
     """An algorithm that is not registered has no code."""
     with pytest.raises(HiosError, match="unknown algorithm magic; allowed: "):

@@ -159,10 +159,14 @@ def test_bad_folders_are_one_line(tmp_path: Path, change: Any, message: str) -> 
         hios.load_results(tmp_path)
 
 
-def test_schedules_of_other_graphs_are_refused(folder: Path, tmp_path: Path) -> None:
-    """A network that was not executed has schedules of its own graph only."""
+def test_schedules_of_other_graphs_and_costs_are_refused(folder: Path, tmp_path: Path) -> None:
+    """A network that was not executed has schedules of its own graph and costs only."""
     shutil.copytree(folder / "third", tmp_path / "third")
-    shutil.copy(folder / "first" / "graph.json", tmp_path / "third" / "graph.json")
+    edited(tmp_path / "third", "costs", lambda costs: costs["operators"]["op0"].update(time_ms=100))
+    with pytest.raises(HiosError, match=r"third/costs\.json it is .*: the schedule was made with other costs"):
+        hios.load_results(tmp_path)
+    for name in ("graph.json", "costs.json"):
+        shutil.copy(folder / "first" / name, tmp_path / "third" / name)
     with pytest.raises(HiosError, match="schedule of another graph"):
         hios.load_results(tmp_path)
 

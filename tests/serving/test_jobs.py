@@ -60,6 +60,15 @@ def test_files_that_commands_take_besides_the_scenario(tmp_path: Path) -> None:
     assert {name: jobs.load_options(settings, "networks", name, "0.5") for name in expected} == expected
 
 
+def test_programs_are_trusted_in_the_pipelines_own_scenario(tmp_path: Path) -> None:
+    """That of all networks has programs made from a trusted file; what a scenario of the user's names is not meant."""
+    models = {"left": {"model": "left.pt2", "trusted": True}, "right": {"model": "right.pt2"}}
+    settings = configured(tmp_path, {"policies": ["top"], "scenarios": {"mine": "mine.yaml"}}, models=models)
+    assert jobs.trusted(settings, jobs.NETWORKS)
+    assert not jobs.trusted(settings, "mine")
+    assert not jobs.trusted(configured(tmp_path, {"policies": ["top"]}), jobs.NETWORKS)
+
+
 def test_scenarios_that_say_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One with a launcher of its own keeps it; with launcher auto, a run of any policy takes the calibration."""
     monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from hios.files import artifacts
 from hios.formats.partition import Partition, PartitionFile
 from hios.formats.run import Latency
 from hios.report import write_report
+from hios.schedulers import plugins
 from hios.schedulers.registry import Algorithm
 from hios.verify import verify
 from hios.verify.consistency import bound_problems
@@ -103,10 +105,39 @@ def test_runs_over_ranks(folder: Path) -> None:
         assert [line for line in wrong["first/distributed/run.json"] if part in line], part
 
 
-def test_a_network_may_be_called_distributed(folder: Path) -> None:
-    """Its own graph and schedules count then."""
-    write_network(folder / "distributed", seed=2)
-    assert [entry for entry in verify(folder) if entry.problems] == []
+@pytest.mark.parametrize("name", ["distributed", "schedules"])
+def test_networks_and_results_may_be_called_like_their_parts(folder: Path, tmp_path: Path, name: str) -> None:
+    """A network's own graph and schedules count then, and files beside networks are no schedules."""
+    write_network(folder / name, seed=2)
+    folder = folder.rename(tmp_path / name)
+    (folder / "mine.json").write_text("{}", encoding="utf-8")
+    checked = verify(folder)
+    assert (len(checked), [entry for entry in checked if entry.problems]) == (25, [])
+
+
+def test_linked_folders_are_checked_once(folder: Path, tmp_path: Path) -> None:
+    """A network may lie on another disk; links that lead back do not make verify go in circles, or check twice."""
+    (folder / "second").rename(tmp_path / "disk")
+    (folder / "second").symlink_to(tmp_path / "disk")
+    for number, target in enumerate((folder, tmp_path, folder / "first", tmp_path / "disk", tmp_path / "nowhere")):
+        (tmp_path / "disk" / f"link{number}").symlink_to(target)
+    before = verify(folder)
+    assert (len(before), [entry for entry in before if entry.problems]) == (17, [])
+    _edit(tmp_path / "disk" / "schedules" / "greedy-1.json", _at("latency_ms", 1e-9))
+    wrong = [path for path, problems in _problems(folder).items() if problems]
+    assert wrong == ["second/run.json", "second/schedules/greedy-1.json"]
+
+
+def test_schedules_of_earlier_configurations_are_to_be_deleted(folder: Path) -> None:
+    """One that config.yaml asks for is to be right; of others that do not fit, one line says what to do."""
+    for name in ("greedy-1", "sequential-1"):
+        _edit(folder / "first" / "schedules" / f"{name}.json", _at("latency_ms", 1e9))
+    (folder / "first" / "run.json").unlink()
+    problems = _problems(folder)
+    (left,) = problems["first/schedules/greedy-1.json"]
+    assert left.endswith("config.yaml does not ask for it any more: delete the file")
+    assert problems["first/schedules/sequential-1.json"][0].startswith("latency_ms is 1000000000.0 but")
+    assert problems["first/schedules/lios-1.json"] == ()
 
 
 def test_what_is_right_passes(folder: Path) -> None:
@@ -221,6 +252,7 @@ CONTRADICTIONS: dict[str, list[tuple[Callable[[Any], None], str]]] = {
         (_at("results.3.devices", 3), r"^results\[3\]\.devices: found 3, for which ceilings has no entry"),
         (_at("results.3.predicted_ms", 0.5), r"^results\[3\]\.predicted_ms: found 0\.5; the schedule hios-lp-2"),
         (_at("results.0.measured.2.operator", "op0"), r"\.operator: op0 is placed twice"),
+        (_at("results.1.measured", []), r"^results\[1\]\.measured: found no row for op0; required: one for every"),
         (_at("results.0.measured.2.device", 3), r"^results\[0\]\.measured\[2\]: op\d ran elsewhere"),
         (_at("results.0.measured.2.operator", "nobody"), r"found nobody, which is not an operator of the gr"),
         (_at("results.0.speedup_interval", [2.0, 1.0]), r"^results\[0\]\.speedup_interval: found 2 to 1"),
@@ -388,6 +420,22 @@ def test_configuration_is_checked_without_its_models(
     (folder / "config.yaml").write_text(text.replace("second.pt2", "second.pt2, batch_size: 2"), encoding="utf-8")
     (problem,) = _problems(folder)["config.yaml"]
     assert problem.startswith("models.second: found batch_size, but nets/second.pt2 holds a finished model")
+
+
+@pytest.mark.parametrize("algorithm", ["my_alg:order", "theirs"])
+def test_no_code_that_a_configuration_names_runs(folder: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
+    """Algorithms of other packages are neither imported nor missed, though the working folder has such a module."""
+    (folder / "my_alg.py").write_text("raise AssertionError('imported')", encoding="utf-8")
+    monkeypatch.chdir(folder)
+    theirs = EntryPoint("theirs", "my_alg:order", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda: {"theirs": (theirs,)})
+    text = f"models: {{squeezenet: }}\nalgorithms: {{mine: {{algorithm: '{algorithm}', width: 3}}}}\ndevices: [2]\n"
+    text += f"profile: {{stages_of: ['{algorithm}']}}\n"
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    assert _problems(folder)["config.yaml"] == ()
+    (folder / "config.yaml").write_text(text.replace("my_alg:order", "my alg:order"), encoding="utf-8")
+    found = "algorithm my alg:order: found this name; allowed: package.module:function"
+    assert _problems(folder)["config.yaml"] == ((f"algorithms.mine: {found}",) if ":" in algorithm else ())
 
 
 @pytest.mark.parametrize(

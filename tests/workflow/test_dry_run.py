@@ -182,7 +182,8 @@ def own(checkout: Checkout) -> Checkout:
         "program": {"model": "given.pt2", "trusted": True},
         "exchange": {"model": "given.onnx", "batch_size": 2},
     }
-    checkout.config("config.yaml", models=models)
+    serving = {"policies": ["auto"], "measure": True}
+    checkout.config("config.yaml", models=models, serving=serving)
     return checkout
 
 
@@ -203,6 +204,8 @@ def test_own_models(own: Checkout) -> None:
     assert {name for name, command in extracted.items() if "--trust" in command} == {"results/program/program.pt2"}
     executed = [command for command in commands if command.startswith("execute ")]
     assert sorted("--trust" in command for command in executed) == [False, False, True]
+    loads = [command for command in commands if command.startswith("load ")]
+    assert [("--calibrate" in command, "--trust" in command) for command in loads] == [(True, False), (False, True)]
     assert any("--program results/exchange/program.onnx" in command for command in executed)
 
 
@@ -300,7 +303,7 @@ def test_own_algorithms(checkout: Checkout) -> None:
 
 def test_nested_values_of_config_option(unrun: Checkout) -> None:
     """Lists and mappings of --config hold numbers, and what is wrong there is not blamed on config.yaml alone."""
-    unrun.succeed("-n", "--config", "devices=[1]", 'execute={"runs": 12}')
+    unrun.succeed("-n", "--config", "devices=[1]", "virtual=true", 'execute={"runs": 12}')
     refused = unrun.refusal("--config", "devices=[1, x]")
     assert 'Error: config.yaml and --config: devices[1]: found "x"; allowed: integer' in refused
     broken = unrun.refusal("--config", "devices=[1")

@@ -53,6 +53,7 @@ use rule serve as serve_measured with:
         options=lambda w: configuration.options(
             {
                 "virtual": settings.virtual,
+                "trust": serving_jobs.trusted(settings, w.scenario),
                 **served_with(serving_jobs.load_options, w),
             }
         ),
