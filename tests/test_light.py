@@ -68,7 +68,7 @@ def files(tmp_path: Path) -> Path:
         "hios.pipeline.config",
         "hios.platforms.cpu.devices",
         "hios.platforms.cuda.devices",
-        "hios.workers.worker",
+        "hios.workers.fork_server",
         "hios.platforms.cuda.plan",
         "hios.charts.marks",
         "hios.charts.rendering",

@@ -58,8 +58,8 @@ class LaneEvent:
 class LaneProcess:
     """Supervisor of one worker process, which is pinned to its cores; operators use a thread on each.
 
-    A thread of its own starts the process, as Linux ends a worker with the thread that started it, and is in a call of
-    that worker as long as it lives: so it learns at once when it dies.
+    A thread of its own starts the process, and is in a call of that worker as long as it lives: so it learns at once
+    when it dies.
 
     The layout of the arena grows by its rings, whose `FLAGS` begin with ``first_flag``; an order has ``words`` numbers
     at most. ``shared`` cores are those of other lanes, which sleep while it works.

@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 
 from hios.errors import HiosError, PlatformError
 from hios.machine.description import private_bytes
-from hios.workers import channel, pipe_messages
+from hios.workers import channel, fork_server, pipe_messages
 from hios.workers.arena import Arena
-from hios.workers.process_settings import interrupts_blocked
+from hios.workers.fork_server import Forked
 from hios.workers.ring import Bell, bytes_of, words_of
 from hios.workers.worker import Worker
 
@@ -33,15 +33,15 @@ _START_TIMEOUT_S = 300.0
 _LONGEST_WAIT_S = 2e6
 #: Seconds that a worker whose connection is gone may take to end.
 _DYING_S = 30.0
-#: Variables that name cores for OpenMP, none of which may be those of a worker.
-_PLACES = ("GOMP_CPU_AFFINITY", "OMP_PLACES")
+#: Variables that workers do not get: cores for OpenMP, none of which may be theirs, and what changes with every test.
+_LEFT_OUT = ("GOMP_CPU_AFFINITY", "OMP_PLACES", "PYTEST_CURRENT_TEST")
 
 
 class WorkerPool:
     """Processes pinned to cores, sharing an arena.
 
-    Workers are started as ``python -m hios.workers.worker``, not by multiprocessing's spawn, which would run
-    the user's main script again. They use the import paths of this process, except for its current folder. They end
+    Workers are forked from a process of their own (`hios.workers.fork_server`), not by multiprocessing, which would
+    run the user's main script again. They use the import paths of this process, except for its current folder. They end
     with this process, however it ends. Only one thread at a time may call them.
 
     Args:
@@ -76,7 +76,7 @@ class WorkerPool:
         self._rings = [channel.rings(self._markers, number, len(cores)) for number in range(len(cores))]
         #: What wakes this process, and each worker.
         self._bell, self._bells = Bell(), [Bell() for _ in cores]
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[Forked] = []
         self._connections: list[Connection] = []
         #: Poll objects of the same, for sending.
         self._outgoing: list[select.poll] = []
@@ -99,26 +99,16 @@ class WorkerPool:
             self._arena.descriptor,
             self._arena.flags_count,
             self._arena.size,
-            os.getpid(),
             self._markers.descriptor,
             len(self._bells),
             int(self._arena.shares_cores),
             *bells,
             ",".join(map(str, cores)),
         ]
-        command = [sys.executable, "-P", "-m", "hios.workers.worker", *map(str, arguments)]
         own = {"OMP_NUM_THREADS": str(len(cores)), "PYTHONPATH": os.pathsep.join(import_folders())}
-        others = {name: value for name, value in os.environ.items() if name not in _PLACES}
+        others = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
         environment = {**others, **own, **more}
-        with interrupts_blocked():
-            self._processes.append(
-                subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments
-                    command,
-                    pass_fds=inherited,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                )
-            )
+        self._processes.append(fork_server.fork(environment, cores, " ".join(map(str, arguments)), inherited))
         theirs.close()
         self._connections.append(ours)
         self._outgoing.append(select.poll())
@@ -273,7 +263,7 @@ class WorkerPool:
         self._processes.clear()
 
 
-def _wait(process: subprocess.Popen[bytes]) -> None:
+def _wait(process: Forked) -> None:
     """Wait briefly for a worker whose connection is closed."""
     try:
         process.wait(timeout=2)

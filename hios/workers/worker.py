@@ -1,9 +1,4 @@
-"""The main function of a worker process: pins itself to its cores and serves calls.
-
-Started by ``hios.workers.pool`` as ``python -m hios.workers.worker NUMBER PIPE ARENA FLAGS SIZE CONTROLLER MARKERS
-WORKERS SHARED BELL POOL CORES``, where SHARED is 1 if devices share cores, else 0, and BELL and POOL are what wakes the
-worker and its pool.
-"""
+"""The main function of a worker process: pins itself to its cores and serves calls."""
 
 from __future__ import annotations
 
@@ -11,19 +6,19 @@ import contextlib
 import gc
 import importlib
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
+
+import torch
 
 from hios.errors import ArtifactError, first_line
-from hios.workers.process_settings import end_with_parent
-
-if TYPE_CHECKING:
-    from hios.workers.arena import Arena
-    from hios.workers.stream_threads import Streams
+from hios.workers import channel
+from hios.workers.arena import Arena
+from hios.workers.ring import Bell
+from hios.workers.stream_threads import Streams
 
 
 @dataclass(eq=False)
@@ -42,25 +37,16 @@ class Worker:
     state: dict[str, Any] = field(default_factory=dict)
 
 
-def main(arguments: list[str]) -> None:
-    """Serve calls until the controller closes the pipe."""
-    number, pipe, descriptor, flags, size, controller, markers, workers, shared, own, pool = map(int, arguments[:11])
-    cores = [int(core) for core in arguments[11].split(",")]  # may hold a core more than once, for virtual devices
-    end_with_parent(controller)
-    os.sched_setaffinity(0, cores)
+def main(arguments: list[str]) -> NoReturn:
+    """Serve calls until the controller closes the pipe.
 
-    gc.disable()  # it would run hundreds of times while modules are made
-    import torch
-
-    if "OMP_PLACES" not in os.environ:  # given by hios, to pin a team of threads; OpenMP may have bound this one
+    ``arguments`` are NUMBER PIPE ARENA FLAGS SIZE MARKERS WORKERS SHARED BELL POOL CORES, where SHARED is 1 if devices
+    share cores, else 0, and BELL and POOL are what wakes the worker and its pool.
+    """
+    number, pipe, descriptor, flags, size, markers, workers, shared, own, pool = map(int, arguments[:10])
+    cores = [int(core) for core in arguments[10].split(",")]  # may hold a core more than once, for virtual devices
+    if "OMP_PLACES" not in os.environ:  # given by hios, to pin a team of threads; OpenMP has bound this one
         os.sched_setaffinity(0, cores)
-
-    from hios.workers import channel
-    from hios.workers.arena import Arena
-    from hios.workers.ring import Bell
-    from hios.workers.stream_threads import Streams
-
-    gc.freeze()  # modules stay, so that no collection needs to look at them
     gc.enable()
     torch.set_num_threads(len(cores))
     memory = channel.shared(workers, markers)
@@ -90,7 +76,3 @@ def _answer(worker: Worker, name: str, keywords: Mapping[str, Any]) -> tuple[boo
 def reason(error: Exception) -> str:
     """What went wrong, in one line."""
     return "out of memory" if isinstance(error, MemoryError) else first_line(error)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

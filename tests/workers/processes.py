@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -19,17 +19,17 @@ def running(pid: int) -> bool:
 
 
 def children(of: int | None = None) -> list[int]:
-    """Children of a process, zombies included; of this one if none is given."""
-    pids = []
+    """Children of a process and theirs, zombies included, but for fork servers; of this one if none is given."""
+    pids, parents, servers = [of or os.getpid()], dict[int, int](), set[int]()
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
-            try:
-                parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if parent == (of or os.getpid()):
-                pids.append(int(path.name))
-    return pids
+            with suppress(FileNotFoundError, ProcessLookupError):
+                parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+                if b"hios.workers.fork_server" in (path / "cmdline").read_bytes():
+                    servers.add(int(path.name))
+    for pid in pids:  # which grows meanwhile
+        pids += [child for child, parent in parents.items() if parent == pid]
+    return [pid for pid in pids[1:] if pid not in servers or parents[pid] in servers]  # workers are forks of them
 
 
 def eventually(condition: Callable[[], bool], limit_s: float = 300.0, every_s: float = 0.02) -> bool:

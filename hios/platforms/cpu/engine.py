@@ -93,13 +93,14 @@ class Engine:
         self._workers: dict[str, dict[int, int]] = {}
         self._inputs = [arena_tensor(arena, buffer) for buffer in plan.inputs.values()]
         self._outputs = [arena_tensor(arena, buffer) for buffer in plan.outputs]
-        keeper = _Keeper()
-        self._end = weakref.finalize(self, keeper.end, self._process)
+        opened = list[WorkerPool]()
+        self._end = weakref.finalize(self, _close, opened, self._process)
         wide = any(is_wide(task.plan) for task in tasks.values())
         environment = dict.fromkeys(range(len(cores)), thread_team.environment()) if wide else {}
         try:
             names = [f"worker {number}" for number in range(len(cores))]
-            self._pool = keeper.start(lambda: WorkerPool(cores, arena, timeout_s, names, environment))
+            self._pool = WorkerPool(cores, arena, timeout_s, names, environment)
+            opened.append(self._pool)
             self._pool.describe = partial(thread_team.text, graph)
             with memory_file(graph.to_bytes()) as known, memory_file(save(dict(weights))) as values:
                 files: dict[str, Any] = {"graph": known, "weights": values}
@@ -297,48 +298,11 @@ def run_quietly(worker: Worker, name: str, epoch: int, timed: bool) -> Any:
     return reply if timed else None
 
 
-class _Keeper:
-    """Starts the pool from a thread that lives as long as the pool does.
-
-    Workers ask Linux to end them with their parent, and for Linux the parent is the thread that started them. An engine
-    may outlive the thread that creates it, for example in a server.
-    """
-
-    def __init__(self) -> None:
-        self._over = threading.Event()
-        self._started = threading.Event()
-        self._result: WorkerPool | BaseException  # once started
-        #: The pool until it is closed; the thread that takes it out closes it.
-        self._open: list[WorkerPool] = []
-
-    def start(self, make: Callable[[], WorkerPool]) -> WorkerPool:
-        """Start the pool. If this is interrupted, ``end`` still ends it."""
-        threading.Thread(target=self._keep, args=(make,), name="hios workers", daemon=True).start()
-        self._started.wait()
-        if isinstance(self._result, BaseException):
-            raise self._result
-        return self._result
-
-    def _keep(self, make: Callable[[], WorkerPool]) -> None:
-        try:
-            self._result = make()
-            self._open.append(self._result)
-        except BaseException as error:  # raised where the engine is made
-            self._result = error
-        self._started.set()
-        if self._open:
-            self._over.wait()
-            self._close()
-
-    def end(self, process: int) -> None:
-        """Close the pool, in the process that has it; one that is starting is closed once it has started."""
-        if os.getpid() == process:
-            self._close()
-            self._over.set()
-
-    def _close(self) -> None:
+def _close(pools: list[WorkerPool], process: int) -> None:
+    """Close the pool, once, in the process that has it."""
+    if os.getpid() == process:
         with contextlib.suppress(IndexError):
-            self._open.pop().close()
+            pools.pop().close()
 
 
 def _text(tensors: Sequence[Tensor]) -> str:
