@@ -1,6 +1,7 @@
 """Worker processes that stand for devices, and calls of functions inside them.
 
 pool              starts one process per device, pinned to its cores, and calls functions inside them
+fork_server       what they are forked from: a process that has imported torch
 worker            the main function of a worker process
 channel           messages between a worker and its pool, short ones through shared memory
 pipe_messages     longer ones through a pipe, sent in parts

@@ -212,19 +212,27 @@ class _Servers:
 
     def _keep(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # workers inherit it: Ctrl-C is for the controller
+        limit_s: float | None = None
         while True:
             try:
-                make, answer = self._requests.get(timeout=_IDLE_S if self._known else None)
+                make, answer = self._requests.get(timeout=limit_s)
             except Empty:
-                with self._lock:
-                    for server in self._known.values():
-                        server.end_if_idle()
-                    self._known = {given: server for given, server in self._known.items() if server.runs()}
+                if self._lock.acquire(blocking=False):  # who holds it may wait for this thread
+                    limit_s = self._end_idle()
+                    self._lock.release()
                 continue
+            limit_s = _IDLE_S
             try:
                 answer.put(make())
             except BaseException as error:  # raised where it is asked for
                 answer.put(error)
+
+    def _end_idle(self) -> float | None:
+        """End servers that have been without workers for a while; returns seconds until it is to be called again."""
+        for server in self._known.values():
+            server.end_if_idle()
+        self._known = {given: server for given, server in self._known.items() if server.runs()}
+        return _IDLE_S if self._known else None
 
 
 def _renew() -> None:
