@@ -77,16 +77,12 @@ class Background:
         self._thread.start()
 
     def _keep(self) -> None:
-        """Watch the process; then wait for the end, as what the thread has started, such as workers, ends with it.
-
-        What it calls holds the model, and is forgotten before.
-        """
+        """Watch the process; what is called then, which holds the model, is forgotten."""
         try:
             self._watch(*self._told)
         finally:
             del self._told
             self.discard()
-        self._closed.wait()
 
     def _watch(self, found: Callable[[Found], None], failed: Callable[[str], None]) -> None:
         try:
