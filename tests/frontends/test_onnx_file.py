@@ -310,6 +310,18 @@ def test_weights_among_the_inputs(tmp_path: Path, version: int) -> None:
         assert torch.equal(outputs[0], torch.full((1, 2, 2, 2), 29.0))
 
 
+@pytest.mark.parametrize("names", [["weight", "weight_2"], ["weight_1", "weight"], ["a_b", "a.b"], ["a.b", "1"]])
+def test_names_of_inputs(tmp_path: Path, names: list[str]) -> None:
+    """Inputs keep the names that the file gives them, also where weights could be named so."""
+    nodes = [helper.make_node("Mul", [names[0], "w"], ["m"]), helper.make_node("Mul", [names[1], "v"], ["n"]),
+             helper.make_node("Sub", ["m", "n"], ["y"])]  # fmt: skip
+    model = _made(nodes, {name: [2] for name in names}, [2], {"w": [2, 3], "v": [4, 5]})
+    graph, weights = _extracted(_saved(model, tmp_path / "net.onnx"))
+    assert [entry.name for entry in graph.inputs] == names
+    (made,) = run_graph(graph, weights, (torch.tensor([10.0, 20.0]), torch.tensor([1.0, 2.0])))
+    assert made.tolist() == [16.0, 50.0]
+
+
 def test_copy_fixes_the_batch(tmp_path: Path) -> None:
     """Where the file leaves the batch open, it is fixed in inputs and outputs; the file given stays as it is."""
     given = _exported(
