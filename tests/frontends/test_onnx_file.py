@@ -657,3 +657,14 @@ def test_outputs_of_unknown_shape(tmp_path: Path) -> None:
         [((2, 3), torch.float32)],
         [((2, 1, 2), torch.float32)],
     )
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float16", "float64", "int64", "bool"])
+def test_outputs_that_are_numbers(tmp_path: Path, dtype: str) -> None:
+    """A constant that is a single number has its own dtype as an output."""
+    number = numpy_helper.from_array(np.asarray(1, dtype), "c")
+    model = _model([*_RELU, helper.make_node("Constant", [], ["c"], value=number)], [2])
+    model.graph.output.append(helper.make_tensor_value_info("c", number.data_type, []))
+    graph, weights = _extracted(_saved(model, tmp_path / "net.onnx"))
+    made = run_graph(graph, weights, (torch.ones(2),))[1]
+    assert (made.item(), made.dtype) == (1, getattr(torch, dtype))
