@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import itertools
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -256,7 +257,7 @@ def export(
         raise HiosError(f"{text}: found a model in ONNX, which needs no export; use hios extract")
     if chosen.kind == "pt2":
         program = replace(Program.read(text, trusted=trusted), name=Path(text).stem)
-        return replace(program, exported=with_shapes(text, program.exported, inputs or {}))
+        return with_shapes(text, program, inputs or {})
     given = dict(options)
     build = build_function(chosen, given, seed) if chosen.kind == "function" else build_model(text, given, seed)
     name = chosen.function if chosen.kind == "function" else text
@@ -322,39 +323,44 @@ def described(program: ExportedProgram) -> str:
 _Sizes = list[int | None]
 
 
-def with_shapes(text: str, program: ExportedProgram, shapes: Mapping[str, Sequence[int]]) -> ExportedProgram:
+def with_shapes(text: str, program: Program, shapes: Mapping[str, Sequence[int]]) -> Program:
     """The program for inputs of these shapes; itself if all of its dimensions are fixed.
 
-    Inputs without open dimensions may be left out; ``text`` is the user's name for the program, for messages.
+    Inputs without open dimensions may be left out; ``text`` is the user's name for the program, for messages. Integers
+    have the range that the program declares, or that its example inputs show.
 
     Raises:
         UnsupportedError: a dimension stays open, or the program cannot be exported for these shapes.
         HiosError: an unknown input, or a shape that the program does not allow.
     """
-    inputs = {entry.name: (entry, sizes) for entry, sizes in _inputs(program)}
+    exported = program.exported
+    inputs = {entry.name: (entry, sizes) for entry, sizes in _inputs(exported)}
     if unknown := sorted(set(shapes) - set(inputs)):
         raise HiosError(
             f"{text}: inputs: found {shown(unknown[0], quoted=False)}; allowed: {', '.join(inputs) or 'none'}"
         )
     for name, shape in shapes.items():
         _require_allowed(text, name, shape, inputs[name][1])
-    if not program.range_constraints:
+    if not exported.range_constraints:
         return program
     opened = {name: sizes for name, (_, sizes) in inputs.items() if name not in shapes and None in sizes}
     if opened:
         raise UnsupportedError(_advice(text, opened))
+    below = itertools.chain(program.ranged().below, itertools.repeat(None))
     specs = [
-        TensorSpec(name, tuple(shapes.get(name, [size or 1 for size in sizes])), entry.dtype)
-        for name, (entry, sizes) in inputs.items()
+        TensorSpec(name, tuple(shapes.get(name, [size or 1 for size in sizes])), entry.dtype, limit)
+        for (name, (entry, sizes)), limit in zip(inputs.items(), below, strict=False)
     ]
     given = example_inputs(specs, seed=0)
-    module = flat_module(program)
+    module = flat_module(exported)
     try:
         with torch.no_grad():
             module(*given)
     except Exception as error:  # guards of the program, and whatever its operators raise
         raise HiosError(f"{text}: inputs: cannot run on these shapes: {error}") from error
-    return programs.export(module, given)
+    # The numbers drawn do not show the limits.
+    declared = replace(program.declared, below=tuple(spec.below for spec in specs))
+    return replace(program, exported=programs.export(module, given), declared=declared)
 
 
 def _inputs(program: ExportedProgram) -> list[tuple[TensorSpec, _Sizes]]:

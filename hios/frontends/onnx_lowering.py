@@ -268,7 +268,13 @@ class _OnnxImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         }
         self._read = {value.name for value in model.graph.output}.union(*(_inputs(node) for node in model.graph.node))
 
+    def _sanitize_name(self, name: str) -> str:
+        """The name of an input as it is; Relax's importer replaces dots, and what begins with a digit."""
+        self._name_supply.reserve_name(name)  # no weight gets it
+        return name
+
     def _parse_graph_initializers(self, graph: GraphProto) -> None:
+        self._parse_graph_input(graph)  # first, so that inputs have their names before weights do
         for tensor in graph.initializer:
             array = self._parse_array(tensor)
             # Relax turns names of weights into identifiers, so that two may become equal.

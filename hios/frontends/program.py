@@ -53,6 +53,12 @@ class Program:
         """Read program.pt2; errors are those of `load` and `declarations`."""
         return cls(load(path, trusted=trusted), declarations(path))
 
+    def ranged(self) -> Declarations:
+        """The declarations with the ranges of integers, as declared, else as the example inputs show them, if any."""
+        if self.declared.below or self.exported.example_inputs is None:
+            return self.declared
+        return self.declared.for_inputs(pytree.tree_leaves(self.exported.example_inputs))
+
     def write(self, path: str | Path) -> None:
         """Write program.pt2 atomically, by rename."""
         save(self.exported, path, self.declared)
@@ -122,9 +128,7 @@ def save(program: ExportedProgram, path: str | Path, declared: Declarations | No
 
 def _written(program: ExportedProgram, declared: Declarations) -> io.BytesIO:
     stream = io.BytesIO()
-    if (examples := program.example_inputs) is not None:
-        values, named = examples
-        declared = declared.for_inputs([*values, *named.values()])
+    declared, examples = Program(program, declared).ranged(), program.example_inputs
     program.example_inputs = None
     try:
         torch.export.save(program, stream, extra_files={_DECLARATIONS: declared.json()})

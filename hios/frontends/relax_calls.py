@@ -198,7 +198,7 @@ class FunctionReader:
                     self._values[binding.var] = self._value(binding.value, binding.var)
                 except UnsupportedError as error:
                     raise NodeError.at(self.origins.get(_text(binding.var.name)), str(error)) from error
-        result = self._argument(self.function.body.body, "the output")
+        result = self._tensor(self.function.body.body, "the output")
         outputs = tuple(result) if isinstance(result, list) else (result,)
         return Lowered(self.function, tuple(inputs), tuple(self._calls), self._call_of, self._values, outputs)
 
@@ -216,7 +216,7 @@ class FunctionReader:
             if whole.function == "relax.nn.batch_norm" and expression.index == 0:
                 return whole  # mean and variance are outputs in training only
             return (whole, expression.index)
-        return self._argument(expression, _text(variable.name))
+        return self._tensor(expression, _text(variable.name))
 
     def _argument(self, expression: Any, place: str) -> Any:
         if isinstance(expression, relax.Tuple):
@@ -244,7 +244,7 @@ class FunctionReader:
         origin = self.origins.get(_text(variable.name))
         if expression.op.name == _EXTERNAL:
             symbol, given = expression.args
-            call = replace(self.opaque[_text(symbol.global_symbol)], arguments=list(map(self._tensor, given.fields)))
+            call = replace(self.opaque[_text(symbol.global_symbol)], arguments=self._tensor(given, _EXTERNAL))
         else:
             call = self._operator_call(expression, variable, origin)
         call.constant = all(is_constant(argument) for argument in call.arguments)
@@ -253,11 +253,13 @@ class FunctionReader:
         self._call_of[expression] = call
         return call
 
-    def _tensor(self, expression: Any) -> Any:
-        """An argument that stays a tensor even if it is a single number."""
+    def _tensor(self, expression: Any, place: str) -> Any:
+        """A value, or several, that stays a tensor with its dtype even if it is a single number."""
+        if isinstance(expression, relax.Tuple):
+            return [self._tensor(item, place) for item in expression.fields]
         if isinstance(expression, tvm.ir.GenericConst):
             return self._weight(from_dlpack(expression.value))
-        return self._argument(expression, _EXTERNAL)
+        return self._argument(expression, place)
 
     def _operator_call(self, expression: Any, variable: Any, origin: Origin | None) -> RelaxCall:
         name = _text(expression.op.name)

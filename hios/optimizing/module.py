@@ -210,6 +210,11 @@ class TracedRunner:
     close: Callable[[], None]
     limits: Sequence[Limits] = ()
 
+    def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor] | str:
+        """The tensors of a call in order, or why these inputs do not fit."""
+        tensors = self.inputs.tensors(args, kwargs)
+        return tensors if isinstance(tensors, str) else self.outputs.unfit(tensors) or tensors
+
 
 #: Attributes of an `OptimizedModule` beside what every module has.
 _OWN = frozenset({"report", "runner", "threads", "background", "_warned", "_failures", "_settling", "_ended"})
@@ -221,10 +226,11 @@ class OptimizedModule(nn.Module):
     Its inputs and outputs are those of the model. Parameters, buffers, submodules and ``state_dict`` are the model's
     own; other attributes are read from the model and set on it, except for those that this class or every module has.
     It is for inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause,
-    where inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by
-    torch.func, or have whole numbers beyond those that the model was found to take; under autocast; when the model has
-    changed since (`hios.optimizing.module` says what is detected); in a forked process, there with one thread; for a
-    call that fails in the chosen way; and once a worker has died, or three calls in a row have failed.
+    where inputs are not of the example's structure, shapes and dtypes (and strides, if it returns them), require a
+    gradient or are transformed by torch.func, or have whole numbers beyond those that the model was found to take;
+    under autocast; when the model has changed since (`hios.optimizing.module` says what is detected); in a forked
+    process, there with one thread; for a call that fails in the chosen way; and once a worker has died, or three calls
+    in a row have failed.
 
     Without a runner the model itself runs, with ``threads`` of torch where these were chosen; 0 for as many as there
     are.
@@ -268,7 +274,7 @@ class OptimizedModule(nn.Module):
             return self._instead("tracing", "torch.jit.trace would keep this call's outputs", args, kwargs)
         if torch.is_autocast_enabled("cpu"):
             return self._instead("autocast", "autocast would change its precision", args, kwargs)
-        tensors = runner.inputs.tensors(args, kwargs)
+        tensors = runner.tensors(args, kwargs)
         if isinstance(tensors, str):
             return self._instead("inputs", tensors, args, kwargs)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):

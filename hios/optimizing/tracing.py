@@ -220,6 +220,7 @@ class ModelOutputs:
         self._parts: list[_Output] = [self._part(leaf, inputs) for leaf in leaves]
         self._strides = [own.stride() if _has_own_strides(own) else None for own in self.tensors]
         self._viewed = {value[0] for kind, value in self._parts if kind == "view"}
+        self._handed_on = {value: inputs[value].stride() for kind, value in self._parts if kind == "input"}
         #: Outputs that are neither tensors of a graph nor constants, in words; empty if there are none.
         self.wrong = _no_constant([value for kind, value in self._parts if kind == "constant"])
 
@@ -270,6 +271,16 @@ class ModelOutputs:
                 tensors.setdefault(value, leaf)
         return list(tensors.values())
 
+    def unfit(self, inputs: Sequence[Tensor]) -> str:
+        """Why the outputs may be others than inputs that they are in the example; empty if they are these.
+
+        ``contiguous()`` hands on a tensor of the right strides, and copies others.
+        """
+        for number, stride in self._handed_on.items():
+            if not _has_strides(found := inputs[number], stride):
+                return f"found an input with strides {found.stride()} that the model returns, the example has {stride}"
+        return ""
+
     def rebuilt(self, tensors: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
         """Outputs like those of the model with these tensors of the graph."""
         if any(self._strides) or self._viewed:
@@ -295,7 +306,7 @@ def laid_out(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
     """A tensor with these strides, of which 0 repeats the first element: a copy, unless they mean the same memory."""
     if tensor.stride() == stride:
         return tensor
-    if all(size == 1 or own == other for size, own, other in zip(tensor.shape, tensor.stride(), stride, strict=True)):
+    if _has_strides(tensor, stride):
         return tensor.as_strided(tensor.shape, stride)
     made = torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype)
     written = made
@@ -303,6 +314,13 @@ def laid_out(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
         written, tensor = (own.narrow(place, 0, min(1, own.shape[place])) for own in (written, tensor))
     written.copy_(tensor)
     return made
+
+
+def _has_strides(tensor: Tensor, stride: tuple[int, ...]) -> bool:
+    """Whether strides mean the memory that a tensor has."""
+    return all(
+        size == 1 or own == other for size, own, other in zip(tensor.shape, tensor.stride(), stride, strict=True)
+    )
 
 
 def _memory(tensor: Tensor) -> int:

@@ -329,6 +329,21 @@ def test_shapes_are_fixed(given: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(program.module()(*inputs), loaded.module()(*inputs))
 
 
+@pytest.mark.parametrize("declared", [(), (120, 9, None)])
+@pytest.mark.parametrize("is_open", [True, False])
+def test_ranges_of_whole_numbers(tmp_path: Path, declared: tuple[int | None, ...], is_open: bool) -> None:
+    """Whole numbers have the range that the file declares, else that of its example inputs, for other shapes too."""
+    module = Model(lambda model, tokens, scale: tokens["words"] * scale + tokens["types"])
+    inputs = {"words": torch.full((2, 3), 49), "types": torch.full((2, 1), 7)}, torch.ones(2, 3)
+    batch = {0: Dim("batch", min=1, max=8)} if is_open else {}
+    program = torch.export.export(module, inputs, dynamic_shapes=[({"words": batch, "types": batch}, batch)])
+    given, out = tmp_path / "given.pt2", tmp_path / "fixed.pt2"
+    torch.export.save(program, given, extra_files={"hios.json": Declarations(below=declared).json()})
+    shapes = {"inputs_0_words": [3, 3], "inputs_0_types": [3, 1], "inputs_1": [3, 3]}
+    export(str(given), out, {}, inputs=shapes if is_open else {}, trusted=True)
+    assert programs.declarations(out).below == (declared or (50, 8, None))
+
+
 def test_the_message_lists_what_is_open(given: Path, tmp_path: Path) -> None:
     """Without shapes the message has the options to give; without trust it says that trust is needed."""
     out = tmp_path / "fixed.pt2"

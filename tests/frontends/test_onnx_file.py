@@ -310,6 +310,18 @@ def test_weights_among_the_inputs(tmp_path: Path, version: int) -> None:
         assert torch.equal(outputs[0], torch.full((1, 2, 2, 2), 29.0))
 
 
+@pytest.mark.parametrize("names", [["weight", "weight_2"], ["weight_1", "weight"], ["a_b", "a.b"], ["a.b", "1"]])
+def test_names_of_inputs(tmp_path: Path, names: list[str]) -> None:
+    """Inputs keep the names that the file gives them, also where weights could be named so."""
+    nodes = [helper.make_node("Mul", [names[0], "w"], ["m"]), helper.make_node("Mul", [names[1], "v"], ["n"]),
+             helper.make_node("Sub", ["m", "n"], ["y"])]  # fmt: skip
+    model = _made(nodes, {name: [2] for name in names}, [2], {"w": [2, 3], "v": [4, 5]})
+    graph, weights = _extracted(_saved(model, tmp_path / "net.onnx"))
+    assert [entry.name for entry in graph.inputs] == names
+    (made,) = run_graph(graph, weights, (torch.tensor([10.0, 20.0]), torch.tensor([1.0, 2.0])))
+    assert made.tolist() == [16.0, 50.0]
+
+
 def test_copy_fixes_the_batch(tmp_path: Path) -> None:
     """Where the file leaves the batch open, it is fixed in inputs and outputs; the file given stays as it is."""
     given = _exported(
@@ -645,3 +657,14 @@ def test_outputs_of_unknown_shape(tmp_path: Path) -> None:
         [((2, 3), torch.float32)],
         [((2, 1, 2), torch.float32)],
     )
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float16", "float64", "int64", "bool"])
+def test_outputs_that_are_numbers(tmp_path: Path, dtype: str) -> None:
+    """A constant that is a single number has its own dtype as an output."""
+    number = numpy_helper.from_array(np.asarray(1, dtype), "c")
+    model = _model([*_RELU, helper.make_node("Constant", [], ["c"], value=number)], [2])
+    model.graph.output.append(helper.make_tensor_value_info("c", number.data_type, []))
+    graph, weights = _extracted(_saved(model, tmp_path / "net.onnx"))
+    made = run_graph(graph, weights, (torch.ones(2),))[1]
+    assert (made.item(), made.dtype) == (1, getattr(torch, dtype))

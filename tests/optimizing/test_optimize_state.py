@@ -17,7 +17,7 @@ from hios import HiosWarning
 from hios.errors import UnsupportedError
 from hios.optimizing.purity import require_pure
 from tests.openvino_marker import OPENVINO
-from tests.optimizing.optimized_models import Acting, image
+from tests.optimizing.optimized_models import Acting, as_optimized, image
 
 #: Something outside the model that a model may write into.
 _OUTSIDE = torch.zeros(2)
@@ -220,6 +220,25 @@ def test_views_and_strides_come_through(way: str) -> None:
     outputs["sums"][0].zero_()
     assert not any(value.any() for value in outputs["sums"])
     fast.close()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "layouts", [(torch.contiguous_format, torch.channels_last), (torch.channels_last, torch.contiguous_format)]
+)
+@pytest.mark.parametrize("copies", [True, False])
+def test_inputs_that_are_returned(layouts: tuple[torch.memory_format, torch.memory_format], copies: bool) -> None:
+    """An output is an input where it is the model's: ``contiguous()`` copies an input of other strides."""
+    kind, _ = layouts
+    model = Acting(outputs=lambda model, x, y: [x.contiguous(memory_format=kind) if copies else x, y]).eval()
+    same, other = (image(0).to(memory_format=layout) for layout in layouts)
+    fast = as_optimized(model, (same,), lambda tensors: [model.body(*tensors)])
+    assert fast(same)[0] is same
+    with pytest.warns(HiosWarning, match="that the model returns, the example has"):
+        ours = fast(other)[0]
+    theirs = model(other)[0]
+    assert torch.equal(ours, theirs)
+    assert (ours is other, ours.stride()) == (theirs is other, theirs.stride())
 
 
 def test_what_is_allowed() -> None:
