@@ -5,7 +5,7 @@ fork_server       what they are forked from: a process that has imported torch
 worker            the main function of a worker process
 channel           messages between a worker and its pool, short ones through shared memory
 pipe_messages     longer ones through a pipe, sent in parts
-process_settings  ending with the parent process; keeping freed memory
+process_settings  the name of a process; ending with its parent; keeping freed memory
 arena             shared memory: flags for signaling and how to wait for one, buffers for tensors, and files in memory
 ring              messages through shared memory, with a bell that wakes the receiver
 stream_threads    threads of a device that run groups or streams concurrently

@@ -27,7 +27,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NoReturn
 
-from hios.workers.process_settings import end_with_parent
+from hios.workers.process_settings import end_with_parent, set_name
 
 #: Bytes and file descriptors of a message at most.
 _BYTES, _DESCRIPTORS = 1 << 16, 64
@@ -262,6 +262,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     """Fork workers until the controller closes the socket."""
     controller, cores, descriptor = int(arguments[0]), arguments[1], int(arguments[2])
     end_with_parent(controller)
+    set_name("hios workers")
     if cores:
         os.sched_setaffinity(0, map(int, cores.split(",")))
     gc.disable()  # it would run hundreds of times while modules are made
@@ -305,6 +306,7 @@ def _serve(ours: socket.socket) -> None:
                 _move(received, places)
                 os.chdir(folder)
                 end_with_parent(own)
+                set_name("hios worker")
                 worker.main(given.split())
             except BaseException:
                 traceback.print_exc()

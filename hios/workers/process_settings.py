@@ -1,4 +1,4 @@
-"""Settings of a worker process: it ends with its parent, leaves Ctrl-C to it, and keeps freed memory."""
+"""Settings of a worker process: its name, ending with its parent, leaving Ctrl-C to it, and keeping freed memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def end_with_parent(parent: int | None = None, number: signal.Signals = signal.SIGKILL) -> None:
@@ -19,6 +19,11 @@ def end_with_parent(parent: int | None = None, number: signal.Signals = signal.S
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if parent is not None and os.getppid() != parent:
         os._exit(1)  # it died before the line above
+
+
+def set_name(text: str) -> None:
+    """Name this process, in at most 15 characters, for ``ps`` and ``top``."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, text.encode())
 
 
 @contextlib.contextmanager

@@ -114,7 +114,7 @@ def test_no_marker(graph: Graph) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 0.5])
 def test_an_early_interrupt_is_quiet(files: Files, graph: Graph, tmp_path: Path, seconds: float) -> None:
-    """Interrupted as soon as a worker runs or while it imports torch, execute says so and leaves nothing behind."""
+    """Interrupted as soon as a process runs or while it imports torch, execute says so and leaves nothing behind."""
     write_schedules(tmp_path, graph, {"sequential": one_by_one(graph)})
     arguments: list[str | Path] = [files.graph, files.weights, "sequential.json", "--program", files.program]
     with subprocess.Popen(
@@ -126,8 +126,8 @@ def test_an_early_interrupt_is_quiet(files: Files, graph: Graph, tmp_path: Path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         start_new_session=True,  # a process group of its own, as a command in a terminal has
     ) as controller:
-        assert eventually(lambda: bool(children(controller.pid)))
-        workers = children(controller.pid)
+        assert eventually(lambda: bool(children(controller.pid, servers_too=True)))
+        workers = children(controller.pid, servers_too=True)
         time.sleep(seconds)
         os.killpg(controller.pid, signal.SIGINT)
         printed, _ = controller.communicate(timeout=300)

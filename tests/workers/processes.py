@@ -18,18 +18,21 @@ def running(pid: int) -> bool:
         return False
 
 
-def children(of: int | None = None) -> list[int]:
-    """Children of a process and theirs, zombies included, but for fork servers; of this one if none is given."""
+def children(of: int | None = None, *, servers_too: bool = False) -> list[int]:
+    """Children of a process and theirs, zombies included, perhaps fork servers; of this one if none is given."""
     pids, parents, servers = [of or os.getpid()], dict[int, int](), set[int]()
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
             with suppress(FileNotFoundError, ProcessLookupError):
-                parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-                if b"hios.workers.fork_server" in (path / "cmdline").read_bytes():
+                name, _, rest = (path / "stat").read_text().rpartition(")")
+                parents[int(path.name)] = int(rest.split()[1])
+                # Zombies have only their names, and those that start only their commands.
+                if name.endswith("(hios workers") or b"hios.workers.fork_server" in (path / "cmdline").read_bytes():
                     servers.add(int(path.name))
     for pid in pids:  # which grows meanwhile
         pids += [child for child, parent in parents.items() if parent == pid]
-    return [pid for pid in pids[1:] if pid not in servers or parents[pid] in servers]  # workers are forks of them
+    own = [pid for pid in pids[1:] if pid in servers and parents[pid] not in servers]  # workers are forks of them
+    return [pid for pid in pids[1:] if servers_too or pid not in own]
 
 
 def eventually(condition: Callable[[], bool], limit_s: float = 300.0, every_s: float = 0.02) -> bool:
