@@ -124,7 +124,8 @@ class Session:
     ``wide_merges`` are ratios of merges on several devices to their operators one after another on one.
     ``resources`` are what operators need of a GPU, ``overheads`` what running costs beyond the times of operators, if
     it was measured. ``drift`` is how many times as long as in the cache operators take
-    now; None if none came from the cache. ``probe`` is timed between the measurements.
+    now; None if none came from the cache. ``has_drifted`` says that this is too much for cached milliseconds; cached
+    ratios hold. ``probe`` is timed between the measurements.
     """
 
     graph: Graph
@@ -141,6 +142,7 @@ class Session:
     resources: Mapping[str, BlockResources] = field(default_factory=dict)
     overheads: CostOverheads | None = None
     drift: float | None = None
+    has_drifted: bool = False
 
     def __post_init__(self) -> None:
         self._signature = signatures(self.graph)
@@ -205,6 +207,7 @@ class Session:
                 self.operators[operator] = cached
         if self.operators and not self._is_as_before():
             self.operators.clear()
+            self.has_drifted = True
         needed = [operator for operator in self._measured if operator not in self.operators]
         if not needed:
             return

@@ -18,9 +18,11 @@ from hios.files import artifacts
 from hios.profiling import measurements as session
 from hios.profiling.cache import Cache
 from hios.profiling.measurements import Effort
+from hios.profiling.transfers import measure_transfers
 from hios.report.statements import profile_details
 from tests.platforms.model.gpu_graphs import one_operator
 from tests.profiling.conftest import DEVICES, ENOUGH_S
+from tests.runtime.small import branches
 
 #: What a cache holds.
 KINDS = ("operators", "transfers", "stages", "merges", "corun", "contention", "link")
@@ -141,6 +143,42 @@ def test_a_missing_entry_is_measured_alone(graph_file: Path, cache: Path, tmp_pa
             break
     after = _profile(graph_file, tmp_path / "after.json", cache, repeats=1, stages_of=[])
     assert after["profile"]["cached"] == before["profile"]["cached"] - 1
+
+
+class _Steady(SimpleNamespace):
+    """A timer on which everything takes as many milliseconds as it is told."""
+
+    devices, around_bytes, probe_version, takes_ms = 1, 0, "1", 1.0
+    probe_flops = probe_bytes = 1
+
+    def ends(self, devices: int) -> dict[str, object]:
+        return {}
+
+    def probe(self, device: int) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def load(self, operators: dict[str, int]) -> None:
+        """Nothing is needed."""
+
+    def time(self, device: int, quantities: list[str], rounds: int, warmup: int) -> list[Any]:
+        return [[(self.takes_ms,)] * rounds for _ in quantities]
+
+    def time_transfers(self, sizes: list[int], rounds: int, turn: int) -> dict[int, list[float]]:
+        return {size: [self.takes_ms] * rounds for size in sizes}
+
+
+@pytest.mark.parametrize(("takes_ms", "expected_ms"), [(1.02, 1.0), (2.0, 2.0)])
+def test_transfers_drift_with_operators(tmp_path: Path, takes_ms: float, expected_ms: float) -> None:
+    """On a machine that has become slower, transfers are measured anew like operators; else both are cached."""
+    graph = branches().graph
+    for now_ms in (1.0, takes_ms):
+        timer: Any = _Steady(takes_ms=now_ms)
+        opened = session.Session(graph, timer, 3, Cache(tmp_path, {}))
+        opened.measure_operators(math.inf)
+        measure_transfers(opened, math.inf)
+    assert len(opened.transfers) > 0
+    for measured in (*opened.operators.values(), *opened.transfers.values()):
+        assert set(measured.samples) == {expected_ms}
 
 
 def test_busy_machines_keep_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
