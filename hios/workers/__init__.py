@@ -6,6 +6,7 @@ channel           messages between a worker and its pool, short ones through sha
 pipe_messages     longer ones through a pipe, sent in parts
 process_settings  ending with the parent process; keeping freed memory
 arena             shared memory: flags for signaling and how to wait for one, buffers for tensors, and files in memory
+deadline          time-outs of waits
 ring              messages through shared memory, with a bell that wakes the receiver
 stream_threads    threads of a device that run groups or streams concurrently
 """
