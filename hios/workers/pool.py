@@ -51,6 +51,7 @@ class WorkerPool:
         descriptors: file descriptors that workers inherit besides that of the arena, under the same numbers.
 
     Attributes:
+        timeout_s: the same; it may be changed between calls.
         describe: turns a number that a worker recorded (``Worker.mark``) into words, for messages on workers that die
             or hang.
     """
@@ -65,7 +66,7 @@ class WorkerPool:
         descriptors: Sequence[int] = (),
     ) -> None:
         self._arena = arena
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._descriptors = tuple(descriptors)
         self._names = [*names, *(f"device {number}" for number in range(len(names), len(cores)))]
         self.describe: Callable[[int], str] = lambda _: ""
@@ -157,7 +158,7 @@ class WorkerPool:
             PlatformError: a worker died, hung beyond the time-out, or ran out of memory; all are ended.
             HiosError: what the function raised.
         """
-        name, limit_s = f"{function.__module__}:{function.__qualname__}", timeout_s or self._timeout_s
+        name, limit_s = f"{function.__module__}:{function.__qualname__}", timeout_s or self.timeout_s
         deadline = Deadline(limit_s)
         for worker, keywords in arguments.items():
             self._markers.write(worker, 0)

@@ -74,7 +74,7 @@ def pool() -> Iterator[_Pool]:
 @pytest.fixture
 def impatient(pool: _Pool) -> _Pool:
     """A pool as above that waits for five seconds, once it is ready."""
-    pool._timeout_s = 5.0
+    pool.timeout_s = 5.0
     return pool
 
 
