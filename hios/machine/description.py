@@ -134,7 +134,8 @@ class OtherWork:
         if not _STATISTICS.exists():
             return 0.0, 0.0, 0.0
         used = os.times()
-        seconds = used.user + used.system + used.children_user + used.children_system
+        # The process's own time is known to less than a tick, which counts where little time has passed.
+        seconds = time.process_time() + used.children_user + used.children_system
         per_second = os.sysconf("SC_CLK_TCK")
         return *_times(self._cores), seconds * per_second + sum(map(_ticks_of, children))
 
