@@ -8,12 +8,15 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 #: Maximum size of all folders of a cache; the least recently used are deleted first.
 _MOST_BYTES = 10 * 10**9
+#: How workspaces are named, and seconds after which one belongs to a process that was cut off.
+_PARTIAL, _ABANDONED_S = "partial-", 24 * 3600.0
 
 
 class FolderCache:
@@ -38,7 +41,8 @@ class FolderCache:
         """A new folder for files; deleted afterwards unless it is kept."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-        path = Path(tempfile.mkdtemp(prefix="partial-", dir=self._folder))
+            _remove_abandoned(self._folder)
+        path = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=self._folder))
         try:
             yield path
         finally:
@@ -66,6 +70,14 @@ class FolderCache:
         for path in folders:
             total += _bytes(path)
             if total > _MOST_BYTES:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove workspaces that nothing has been written to for a day, as a killed process leaves its own."""
+    for path in folder.glob(f"{_PARTIAL}*"):
+        with contextlib.suppress(OSError):  # another process was quicker
+            if path.stat().st_mtime < time.time() - _ABANDONED_S:
                 shutil.rmtree(path, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""The machine: the cores that this process may use, its processor, and how busy other processes keep the cores."""
+"""The machine: cores and time on them that this process may use, its processor, and how busy others keep the cores."""
 
 from __future__ import annotations
 
@@ -54,6 +54,41 @@ def governor(cores: Collection[int]) -> str | None:
     return ", ".join(sorted(filter(None, names))) or None
 
 
+def quota(process: Path = Path("/proc/self")) -> float | None:
+    """How many cores' time the control groups (cgroups) of a process leave it, those around them too; None if all.
+
+    A group gets no more than those that it is nested in, up to the root of what is mounted, which a container is shown
+    as the root of everything. Version 2 has one hierarchy of groups, version 1 one for processor time.
+    """
+    groups: dict[str, str] = {}
+    for line in topology.system_text(process / "cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        groups.update(dict.fromkeys(controllers.split(","), group))
+    quotas: list[float] = []
+    for line in topology.system_text(process / "mountinfo").splitlines():
+        mount, _, kind = line.partition(" - ")
+        kind, *_, options = kind.split()
+        controller = {"cgroup2": "", "cgroup": "cpu"}.get(kind)
+        if controller not in groups or (controller and controller not in options.split(",")):
+            continue
+        root, point = mount.split()[3:5]
+        inside = os.path.relpath(groups[controller], root)
+        folder = Path(point) if inside.startswith("..") else Path(point, inside)
+        while True:
+            quotas += _quota_of(folder)
+            if folder == Path(point):
+                break
+            folder = folder.parent
+    return min(quotas, default=None)
+
+
+def _quota_of(folder: Path) -> list[float]:
+    """The quota of one control group in cores, if it has one: "max" or -1 is none."""
+    two = topology.system_text(folder / "cpu.max").split()
+    one = [topology.system_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    return [int(time) / int(period) for time, period in (two or one,) if time.isdigit() and period.isdigit()]
+
+
 def busy_share(cores: Collection[int], seconds: float = 0.5) -> float:
     """The share of the next ``seconds`` that cores spend on other work, including stolen time; 0 if unknown."""
     if not _STATISTICS.exists():
@@ -99,7 +134,8 @@ class OtherWork:
         if not _STATISTICS.exists():
             return 0.0, 0.0, 0.0
         used = os.times()
-        seconds = used.user + used.system + used.children_user + used.children_system
+        # The process's own time is known to less than a tick, which counts where little time has passed.
+        seconds = time.process_time() + used.children_user + used.children_system
         per_second = os.sysconf("SC_CLK_TCK")
         return *_times(self._cores), seconds * per_second + sum(map(_ticks_of, children))
 

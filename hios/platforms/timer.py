@@ -17,8 +17,9 @@ Merge = tuple[str, ...]
 Quantity = str | Stage | int
 #: Milliseconds in every round: of an operator; of a stage or merge together, and of its operators one after another.
 Times = list[tuple[float, ...]]
-#: Longest time of one call to a worker, in seconds.
-TIMEOUT_S = 600.0
+#: Longest time of one call to a worker in seconds, unless the network needs more, and the time that it needs: a call is
+#: a dozen inferences at most, which take longer on a busy machine.
+TIMEOUT_S, _INFERENCES = 600.0, 50
 
 
 class DeviceTimer(ABC):
@@ -55,6 +56,10 @@ class DeviceTimer(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.pool.__exit__(*error)
+
+    def allow(self, inference_s: float) -> None:
+        """Give calls the time that they need if one inference takes these seconds; devices may share cores."""
+        self.pool.timeout_s = max(TIMEOUT_S, _INFERENCES * self.devices * inference_s)
 
     @abstractmethod
     def ends(self, devices: int) -> Mapping[str, object]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hios.errors import PlatformError
+from hios.workers.deadline import Deadline
 
 #: Bytes between flags: one cache line each, so that spinning on one does not slow writes to another.
 _FLAG_STRIDE = 64
@@ -110,12 +111,13 @@ class Arena:
         processes working on it.) Where being late does no harm, it may sleep after some tens of microseconds.
 
         Raises:
-            PlatformError: ``what`` is awaited takes longer than ``timeout_s``, or the controller aborts.
+            PlatformError: ``what`` is awaited takes longer than ``timeout_s``, without the time for which this process
+                was stopped, or the controller aborts.
         """
         flags, index = self._flags, flag * self._step
         yielding = yielding or self.shares_cores
         spins = 1 if yielding else _SPINS >> 4 if sleeping else _SPINS
-        deadline = 0.0
+        deadline = None
         while True:
             for _ in range(spins):
                 if flags[index] == value:
@@ -124,11 +126,10 @@ class Arena:
                 os.sched_yield()
             elif sleeping:
                 time.sleep(_NAP_S)
-            now = time.monotonic()
-            deadline = deadline or now + timeout_s
+            deadline = deadline or Deadline(timeout_s)
             if flags[0]:
                 raise PlatformError(ABORTED)
-            if now > deadline:
+            if not deadline.left_s():
                 raise PlatformError(f"waited {timeout_s:g} s for {what}")
 
 

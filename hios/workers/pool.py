@@ -12,7 +12,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,14 +22,13 @@ from hios.errors import HiosError, PlatformError
 from hios.machine.description import private_bytes
 from hios.workers import channel, fork_server, pipe_messages
 from hios.workers.arena import Arena
+from hios.workers.deadline import Deadline
 from hios.workers.fork_server import Forked
 from hios.workers.ring import Bell, bytes_of, words_of
 from hios.workers.worker import Worker
 
 #: Seconds that a worker may take to import torch and report.
 _START_TIMEOUT_S = 300.0
-#: Seconds of the longest wait that the kernel takes, some weeks.
-_LONGEST_WAIT_S = 2e6
 #: Seconds that a worker whose connection is gone may take to end.
 _DYING_S = 30.0
 #: Variables that workers do not get: cores for OpenMP, none of which may be theirs, and what changes with every test.
@@ -47,12 +45,13 @@ class WorkerPool:
     Args:
         cores: cores of every worker; a worker uses as many threads inside an operator as it has cores.
         arena: memory to share.
-        timeout_s: longest time that one call may take.
+        timeout_s: longest time that one call may take, without that for which this process was stopped.
         names: of the workers, for messages; ``device 0`` and so on if left out.
         environment: additional environment variables of some workers, by number.
         descriptors: file descriptors that workers inherit besides that of the arena, under the same numbers.
 
     Attributes:
+        timeout_s: the same; it may be changed between calls.
         describe: turns a number that a worker recorded (``Worker.mark``) into words, for messages on workers that die
             or hang.
     """
@@ -67,7 +66,7 @@ class WorkerPool:
         descriptors: Sequence[int] = (),
     ) -> None:
         self._arena = arena
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._descriptors = tuple(descriptors)
         self._names = [*names, *(f"device {number}" for number in range(len(names), len(cores)))]
         self.describe: Callable[[int], str] = lambda _: ""
@@ -83,8 +82,8 @@ class WorkerPool:
         try:
             for number, own in enumerate(cores):
                 self._start(number, list(own), environment.get(number, {}))
-            deadline = time.monotonic() + _START_TIMEOUT_S
-            self._gather(dict.fromkeys(range(len(cores)), "starting"), deadline, _START_TIMEOUT_S)
+            started = dict.fromkeys(range(len(cores)), "starting")
+            self._gather(started, Deadline(_START_TIMEOUT_S), _START_TIMEOUT_S)
         except BaseException:
             self._abort()
             raise
@@ -149,8 +148,8 @@ class WorkerPool:
             PlatformError: a worker died, hung beyond the time-out, or ran out of memory; all are ended.
             HiosError: what the function raised.
         """
-        name, limit_s = f"{function.__module__}:{function.__qualname__}", timeout_s or self._timeout_s
-        deadline = time.monotonic() + limit_s
+        name, limit_s = f"{function.__module__}:{function.__qualname__}", timeout_s or self.timeout_s
+        deadline = Deadline(limit_s)
         for worker, keywords in arguments.items():
             self._markers.write(worker, 0)
             try:
@@ -161,7 +160,7 @@ class WorkerPool:
                 self._hang(worker, function.__name__, limit_s)
         return self._gather(dict.fromkeys(arguments, function.__name__), deadline, limit_s)
 
-    def _send(self, worker: int, message: Any, deadline: float) -> bool:
+    def _send(self, worker: int, message: Any, deadline: Deadline) -> bool:
         """Send a message; returns whether the worker received it in time; a stopped one receives what fits its pipe."""
         text = pickle.dumps(message)
         if len(text) <= channel.SHORT:
@@ -170,12 +169,12 @@ class WorkerPool:
             return True
         connection = self._connections[worker]
         for part in pipe_messages.parts(text):
-            if not self._outgoing[worker].poll(1000 * _left_s(deadline)):
+            if not deadline.poll(self._outgoing[worker]):
                 return False
             connection.send_bytes(part)
         return True
 
-    def _gather(self, pending: dict[int, str], deadline: float, limit_s: float) -> dict[int, Any]:
+    def _gather(self, pending: dict[int, str], deadline: Deadline, limit_s: float) -> dict[int, Any]:
         order = list(pending)
         inboxes = {worker: pipe_messages.Inbox() for worker in order}
         results: dict[int, Any] = {}
@@ -184,7 +183,7 @@ class WorkerPool:
         for descriptor in (*workers, self._bell.descriptor):
             answering.register(descriptor, select.POLLIN)
         while pending:
-            ready = answering.poll(1000 * _left_s(deadline))
+            ready = deadline.poll(answering)
             if not ready:
                 worker, what = next(iter(pending.items()))
                 self._hang(worker, what, limit_s, failure)
@@ -282,10 +281,6 @@ def _how(code: int | None) -> str:
         return f"died by signal {signal.Signals(-code).name}"
     except ValueError:  # Python has no names for real-time signals
         return f"died by signal {-code}"
-
-
-def _left_s(deadline: float) -> float:
-    return min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT_S)
 
 
 def import_folders() -> list[str]:

@@ -58,6 +58,41 @@ def test_what_workers_used_before_is_not_theirs(monkeypatch: pytest.MonkeyPatch)
     assert others.share([7, 8]) == 0.4
 
 
+_TWO, _ONE = "30 23 0:28 {root} {folder} rw - cgroup2 cgroup rw", "31 23 0:29 {root} {folder} rw - cgroup cgroup {own}"
+
+
+@pytest.mark.parametrize(
+    ("mount", "root", "groups", "files", "expected"),
+    [
+        # On the machine itself the groups around count, of which none, some or all have a quota; the root has no file.
+        (_TWO, "/", "0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "150000 100000"}, 1.5),
+        (_TWO, "/", "0::/a/b", {"a/b/cpu.max": "50000 100000", "a/cpu.max": "150000 100000"}, 0.5),
+        (_TWO, "/", "0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "max 100000", "c/cpu.max": "1 9"}, None),
+        # In a container, whose own group is the root of what it sees, or is named as on the machine.
+        (_TWO, "/", "0::/", {"cpu.max": "200000 100000"}, 2.0),
+        (_TWO, "/pod/one", "0::/pod/one", {"cpu.max": "200000 100000"}, 2.0),
+        (_TWO, "/../..", "0::/../../elsewhere", {"cpu.max": "200000 100000"}, 2.0),
+        # Version 1, alone and with an empty version 2 beside it.
+        (_ONE, "/", "0::/a\n4:cpu,cpuacct:/a", {"a/cpu.cfs_quota_us": "70000", "a/cpu.cfs_period_us": "100000"}, 0.7),
+        (_ONE, "/", "4:cpu,cpuacct:/a", {"a/cpu.cfs_quota_us": "-1", "a/cpu.cfs_period_us": "100000"}, None),
+        ("", "/", "", {}, None),
+    ],
+)
+def test_quotas_of_all_groups_around(
+    mount: str, root: str, groups: str, files: dict[str, str], expected: float | None, tmp_path: Path
+) -> None:
+    """The smallest of a group's and of those that it is nested in, as far as they are mounted."""
+    mounts = [mount.format(root=root, folder=tmp_path / "mounted", own=own) for own in ("rw,cpu,cpuacct", "rw,memory")]
+    lines = ["20 1 8:1 / / rw shared:1 - ext4 /dev/root rw", *filter(None, mounts)]
+    (tmp_path / "mountinfo").write_text("\n".join(lines))
+    (tmp_path / "cgroup").write_text(groups)
+    for name, text in files.items():
+        (tmp_path / "mounted" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mounted" / name).write_text(f"{text}\n")
+    assert description.quota(tmp_path) == expected
+    assert description.quota(tmp_path / "none") is None
+
+
 def test_governor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The governors of the cores in use, each once; none where the system has no clock rates to set."""
     monkeypatch.setattr(description, "_CPUS", tmp_path)

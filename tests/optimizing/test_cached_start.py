@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import importlib.util
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -175,8 +176,6 @@ def test_attributes_are_part_of_a_choice() -> None:
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept models take so much room at most; damaged ones count as absent."""
-    import os
-
     monkeypatch.setattr(folder_cache, "_MOST_BYTES", 250)
     store = FolderCache(tmp_path)
     for number in range(3):
@@ -199,6 +198,20 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     with pytest.raises(hios.HiosError):
         choice_cache.read_graph(tmp_path)
     assert FolderCache(None).find({}, "") is None
+
+
+def test_workspaces_of_killed_processes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is a day old goes with the next; younger ones, and folders that are kept, stay."""
+    day = 24 * 3600
+    store = FolderCache(tmp_path)
+    for name, age in (("partial-old", day + 60), ("partial-young", day - 60), ("kept", 2 * day)):
+        (tmp_path / name / "inside").mkdir(parents=True)
+        os.utime(tmp_path / name, (0, 1e9 - age))
+    (tmp_path / "partial-gone").symlink_to("nowhere")  # as one that another process removes meanwhile
+    monkeypatch.setattr(folder_cache, "time", SimpleNamespace(time=lambda: 1e9))
+    with store.workspace() as workspace:
+        names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"partial-young", "partial-gone", "kept", workspace.name}
 
 
 def test_nothing_is_kept_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

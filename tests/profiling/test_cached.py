@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +15,15 @@ from hios import Graph
 from hios.cli.files import profile
 from hios.core.costs import CostsFile
 from hios.files import artifacts
+from hios.platforms.timer import TIMEOUT_S, DeviceTimer, Quantity, Times
 from hios.profiling import measurements as session
 from hios.profiling.cache import Cache
 from hios.profiling.measurements import Effort
+from hios.profiling.transfers import measure_transfers
 from hios.report.statements import profile_details
 from tests.platforms.model.gpu_graphs import one_operator
 from tests.profiling.conftest import DEVICES, ENOUGH_S
+from tests.runtime.small import branches
 
 #: What a cache holds.
 KINDS = ("operators", "transfers", "stages", "merges", "corun", "contention", "link")
@@ -141,6 +144,66 @@ def test_a_missing_entry_is_measured_alone(graph_file: Path, cache: Path, tmp_pa
             break
     after = _profile(graph_file, tmp_path / "after.json", cache, repeats=1, stages_of=[])
     assert after["profile"]["cached"] == before["profile"]["cached"] - 1
+
+
+class _Steady(DeviceTimer):
+    """A timer on which everything takes as many milliseconds as it is told, by a clock of its own."""
+
+    probe_version, probe_flops, probe_bytes, clock_s = "1", 1, 1, 0.0
+
+    def __init__(self, takes_ms: float) -> None:
+        pool: Any = SimpleNamespace(timeout_s=TIMEOUT_S)
+        super().__init__(pool, 1, 0)
+        self.takes_ms = takes_ms
+
+    def ends(self, devices: int) -> dict[str, object]:
+        return {}
+
+    def probe(self, device: int) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def load(self, operators: Mapping[str, int]) -> None:
+        """Nothing is needed."""
+
+    def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
+        """Nothing is needed."""
+
+    def time(self, device: int, quantities: Sequence[Quantity], rounds: int, warmup: int) -> list[Times]:
+        seconds = len(quantities) * (warmup + rounds) * self.takes_ms / 1e3
+        self.clock_s += seconds
+        assert seconds <= self.pool.timeout_s
+        return [[(self.takes_ms,)] * rounds for _ in quantities]
+
+    def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
+        return {size: [self.takes_ms] * rounds for size in sizes}
+
+    def corun(self, turn: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize(("takes_ms", "expected_ms"), [(1.02, 1.0), (2.0, 2.0)])
+def test_transfers_drift_with_operators(tmp_path: Path, takes_ms: float, expected_ms: float) -> None:
+    """On a machine that has become slower, transfers are measured anew like operators; else both are cached."""
+    graph = branches().graph
+    for now_ms in (1.0, takes_ms):
+        opened = session.Session(graph, _Steady(now_ms), 3, Cache(tmp_path, {}))
+        opened.measure_operators(math.inf)
+        measure_transfers(opened, math.inf)
+    assert len(opened.transfers) > 0
+    for measured in (*opened.operators.values(), *opened.transfers.values()):
+        assert set(measured.samples) == {expected_ms}
+
+
+def test_calls_may_take_what_the_operators_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call to a worker runs the network several times, however long its operators take; if short, none hangs."""
+    graph = branches().graph
+    for takes_ms, expected_s in ((1.0, TIMEOUT_S), (TIMEOUT_S * 900, 50 * len(graph.operators) * 0.9 * TIMEOUT_S)):
+        timer = _Steady(takes_ms)
+        monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda timer=timer: timer.clock_s))
+        opened = session.Session(graph, timer, 3, Cache(None, {}))
+        opened.measure_operators(math.inf)
+        assert set(opened.median_ms().values()) == {takes_ms}
+        assert timer.pool.timeout_s == pytest.approx(expected_s)
 
 
 def test_busy_machines_keep_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,7 @@ def test_cache_size_of_the_machine() -> None:
         ("hios.platforms.cpu.environment.platform.release", lambda: "another kernel"),
         ("hios.platforms.cpu.environment.platform.python_version", lambda: "3.99"),
         ("hios.platforms.cpu.environment.processor", lambda: "another processor"),
+        ("hios.platforms.cpu.environment.quota", lambda: 0.25),
         ("hios.platforms.cpu.environment._processor_fields", lambda: {"microcode": "0xff"}),
         ("hios.platforms.cpu.environment._caches", lambda cores: ["3 Unified 1K"]),
         ("hios.platforms.cpu.environment.system_text", lambda path: "1" if path.name == "no_turbo" else "powersave"),

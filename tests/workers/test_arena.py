@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ def test_wait_in_vain_names_what_it_waited_for() -> None:
     """A flag that never comes is an error after the time-out."""
     with pytest.raises(PlatformError, match=r"waited 0\.01 s for the output of operator conv1"):
         Arena(2, 0).wait(1, 5, 0.01, "the output of operator conv1")
+
+
+def test_time_for_which_a_process_was_stopped_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait goes on after a look that comes far too late, for as long as was left; looks in time are all counted."""
+    looks = iter([0.0, 0.5, 100.5, 101.5, 104.0, 106.5, 108.5, 109.5])
+    monkeypatch.setattr(time, "monotonic", lambda: next(looks))
+    with pytest.raises(PlatformError, match=r"waited 10 s for the flag"):
+        Arena(2, 0, shares_cores=True).wait(1, 5, 10.0, "the flag")
+    assert list(looks) == []
 
 
 def test_waiting_gives_shared_cores_away(monkeypatch: pytest.MonkeyPatch) -> None:

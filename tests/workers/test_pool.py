@@ -9,6 +9,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def pool() -> Iterator[_Pool]:
 @pytest.fixture
 def impatient(pool: _Pool) -> _Pool:
     """A pool as above that waits for five seconds, once it is ready."""
-    pool._timeout_s = 5.0
+    pool.timeout_s = 5.0
     return pool
 
 
@@ -192,6 +193,22 @@ def test_a_hang_ends(impatient: _Pool) -> None:
     """A worker that never answers is named after the time-out, and all workers are shut down."""
     with pytest.raises(PlatformError, match=r"^device 0 did not answer within 5 s \(hang\); the run was ended$"):
         impatient.call_each(tasks.hang, {0: {}, 1: {}})
+
+
+def test_a_call_goes_on_after_the_controller_was_stopped(shared: _Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-Z: it waits for what was left of the time-out, although the clock went on far beyond it."""
+    shared.arena.write(1, 0)
+    looks = 0
+
+    def clock() -> float:
+        nonlocal looks
+        looks += 1
+        if looks == 6:  # not before it has waited in vain
+            shared.arena.write(1, 1)
+        return 0.0 if looks < 3 else 1e6
+
+    monkeypatch.setattr(time, "monotonic", clock)
+    assert shared.call(0, tasks.late, late=True) == 0
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from hios.machine import topology
-from hios.machine.description import processor, variables
+from hios.machine.description import processor, quota, variables
 from hios.machine.topology import system_text
 from hios.platforms.code_hash import code_hash
 
@@ -20,8 +20,6 @@ _PROCESSOR_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "microcode"
 #: Settings that affect clock rates, if the system has them: of the machine, and of a core.
 _MACHINE_CLOCKS = ("cpufreq/boost", "intel_pstate/no_turbo", "intel_pstate/max_perf_pct", "smt/active")
 _CORE_CLOCKS = ("cpufreq/scaling_driver", "cpufreq/scaling_governor", "cpufreq/scaling_max_freq")
-#: Time on cores that a container has, by period.
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 #: The code that runs operators and stages, transfers values and times the probe.
 _CODE = (
     "hios.platforms.cpu.timing",
@@ -52,7 +50,7 @@ def surroundings(cores: list[list[int]]) -> dict[str, object]:
         "cores_caches_nodes": list(topology.shape(topology.read(), cores[0])),
         "vector_instructions": torch.backends.cpu.get_cpu_capability(),
         "environment": variables(),
-        "quota": system_text(_QUOTA),
+        "quota": quota(),
         "kernel": platform.release(),
         "python": platform.python_version(),
         "torch": metadata.version("torch"),

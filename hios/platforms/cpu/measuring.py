@@ -80,7 +80,8 @@ class CpuTimer(DeviceTimer):
         """
         self._epoch += 1
         cores = dict(enumerate(self._cores[:width]))
-        given = {"cores": cores, "quantities": quantities, "rounds": rounds, "warmup": warmup, "epoch": self._epoch}
+        turn = {"epoch": self._epoch, "limit_s": self.pool.timeout_s}
+        given = {"cores": cores, "quantities": quantities, "rounds": rounds, "warmup": warmup, **turn}
         return self.pool.call_each(timing.time_wide, dict.fromkeys(range(width), given))[0]
 
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:

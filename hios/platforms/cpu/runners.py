@@ -28,6 +28,7 @@ from hios.platforms.cpu.thread_team import ThreadTeam, marker
 from hios.platforms.program import ABORT, Buffer, Handover, ProgramStep, Row, StepProgram, StreamProgram, StreamStep
 from hios.platforms.workloads import arena_tensor, deliver
 from hios.workers.arena import ABORTED, Arena
+from hios.workers.deadline import LOOK_S, Deadline
 from hios.workers.stream_threads import Done
 from hios.workers.worker import Worker, reason
 
@@ -431,11 +432,13 @@ class StreamRunner:
 
     def _watch(self, done: Done) -> None:
         """Return when all streams have finished."""
-        deadline = time.monotonic() + self._timeout_s
+        deadline = Deadline(self._timeout_s)
         while self._unfinished:
             try:
-                error = done.get(timeout=min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
+                error = done.get(timeout=min(deadline.left_s(), LOOK_S))
             except Empty:
+                if deadline.left_s():
+                    continue
                 raise PlatformError(self._hanging()) from None
             self._unfinished -= 1
             if error is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +35,7 @@ from hios.frontends.tolerances import beyond
 from hios.kernels import CompiledOperator
 from hios.kernels.compiled_operator import External
 from hios.kernels.segment_module import exported
-from hios.machine.description import processor, variables
+from hios.machine.description import BUSY, OtherWork, processor, variables
 from hios.machine.statistics import spread
 from hios.platforms.cpu.runners import BoundStep, RunRow, StepRunner, operator_rows
 from hios.platforms.program import Row
@@ -271,7 +272,10 @@ class Converter:
         self._files = FolderCache(self.folder / "models" if self.folder and self._choices else None)
 
     def compared(self, segment: Segment) -> tuple[dict[str, float], dict[str, str], dict[str, _Session]]:
-        """Milliseconds by runtime, why others cannot run it, and it in the runtimes that are not ruled out."""
+        """Milliseconds by runtime, why others cannot run it, and it in the runtimes that are not ruled out.
+
+        These are kept, unless other work took the cores while they were found.
+        """
         content = self._content(segment)
         key = {
             **self._key,
@@ -291,8 +295,11 @@ class Converter:
             if computing or best == PACKED:
                 return *kept, sessions
         sessions, computing, why, passing = self._tried(list(_PACKAGES), segment, content)
+        others = OtherWork(os.sched_getaffinity(0))
         known_ms = self._timed(segment, computing)
-        if self._choices is not None and not passing:
+        # Where workers share cores, which is part of the key, others of them work there all the time.
+        busy = bool(computing) and not self.worker.arena.shares_cores and others.share() > BUSY
+        if self._choices is not None and not passing and not busy:
             with contextlib.suppress(ArtifactError):  # a full disk: nothing is kept
                 self._choices.put(key, {"latency_ms": known_ms, "why": why})
         return known_ms, why, sessions

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hios.core.graph import Graph
 from hios.platforms.cpu.thread_team import ThreadTeam
-from hios.platforms.timer import TIMEOUT_S, Quantity, Times
+from hios.platforms.timer import Quantity, Times
 from hios.platforms.workloads import Merged, Workload
 from hios.workers.process_settings import keep_memory
 from hios.workers.worker import Worker
@@ -255,14 +255,15 @@ def time_wide(
     rounds: int,
     warmup: int,
     epoch: int,
+    limit_s: float,
 ) -> list[Times]:
     """Milliseconds of loaded operators or merges on several devices and on the first of them, in every round.
 
     On the first one alone, the operators of a merge run one after another. The worker of the first device runs
     everything; the others step aside as they do in a schedule, all the time, and return nothing. ``epoch`` is a number
-    that no earlier call used.
+    that no earlier call used, ``limit_s`` the longest time that the others wait for the first.
     """
-    with _several_devices(worker, cores, epoch) as take:
+    with _several_devices(worker, cores, epoch, limit_s) as take:
         if take is None:
             return []
         ways = [_ways(worker, quantity) for quantity in quantities]
@@ -279,7 +280,9 @@ def time_wide(
 
 
 @contextmanager
-def _several_devices(worker: Worker, cores: Mapping[int, Sequence[int]], epoch: int) -> Iterator[_Take | None]:
+def _several_devices(
+    worker: Worker, cores: Mapping[int, Sequence[int]], epoch: int, limit_s: float
+) -> Iterator[_Take | None]:
     """A function for the first worker to use all devices, once the others have stepped aside; None in the others.
 
     The others leave when the first one is done.
@@ -288,10 +291,10 @@ def _several_devices(worker: Worker, cores: Mapping[int, Sequence[int]], epoch: 
     if worker.number != 0:
         arena.write(FREE + worker.number, epoch)
         yield None
-        arena.wait(DONE, epoch, TIMEOUT_S, "the first device to have timed operators", yielding=True)
+        arena.wait(DONE, epoch, limit_s, "the first device to have timed operators", yielding=True)
         return
     for device in range(1, len(cores)):
-        arena.wait(FREE + device, epoch, TIMEOUT_S, f"device {device} to step aside")
+        arena.wait(FREE + device, epoch, limit_s, f"device {device} to step aside")
     team, everything = ThreadTeam.of(worker, cores[0]), tuple(core for own in cores.values() for core in own)
 
     def take(all_devices: bool) -> None:

@@ -124,6 +124,38 @@ def test_choices_are_kept_for_the_same_conditions(monkeypatch: pytest.MonkeyPatc
     assert asked[0] == asked[3]
 
 
+@pytest.mark.parametrize(
+    ("share", "shares_cores", "runtimes", "is_kept"),
+    [
+        (0.05, False, ["openvino"], True),
+        (0.5, False, ["openvino"], False),
+        (0.5, False, [], True),
+        (0.5, True, ["openvino"], True),
+    ],
+)
+def test_choices_on_a_busy_machine_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    share: float,
+    shares_cores: bool,
+    runtimes: list[str],
+    is_kept: bool,
+) -> None:
+    """They are used, but what is timed beside other work says little.
+
+    They are kept where there is nothing to choose, and of workers that share cores, as these are always beside others.
+    """
+    computing = dict.fromkeys(runtimes, int)
+    monkeypatch.setattr(segment_runtimes.Converter, "_content", lambda *_: "content")
+    monkeypatch.setattr(segment_runtimes.Converter, "_tried", lambda *_: ({}, computing, {}, False))
+    monkeypatch.setattr("hios.machine.description.OtherWork.share", lambda _: share)
+    worker: Any = SimpleNamespace(state={}, arena=SimpleNamespace(shares_cores=shares_cores))
+    for packed_ms, expected_ms in ((1.0, 1.0), (2.0, 1.0 if is_kept else 2.0)):
+        monkeypatch.setattr(segment_runtimes.Converter, "_timed", lambda *_, own=packed_ms: {"packed": own})
+        converter = segment_runtimes.Converter(worker, {}, tmp_path, 0.0, ("finite",))
+        assert converter.compared(Segment((), (), Boundary((), ()))) == ({"packed": expected_ms}, {}, {})
+
+
 def test_the_content_of_a_segment_has_the_types_of_its_weights() -> None:
     """The same bytes in another shape or dtype are another weight."""
     call = Call("relax.add", (Value(input="x"), Value(weight="w")))

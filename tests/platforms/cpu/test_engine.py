@@ -316,7 +316,7 @@ def test_operator_and_stage_are_named(load: Callable[..., None], message: str, m
     before = set(children())
     made = _alone()
     if load is faults.load_hanging_at_the_end:
-        made._pool._timeout_s = 10.0  # only now, as loading may take longer
+        made._pool.timeout_s = 10.0  # only now, as loading may take longer
     with pytest.raises(PlatformError) as error:
         made.run("first", image(0))
     assert str(error.value) == f"{message.format(at=at)}the run was ended"
