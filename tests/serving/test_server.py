@@ -18,7 +18,7 @@ import torch
 
 from hios.errors import HiosError
 from hios.serving import lane_worker, policies
-from hios.serving.admission import DeadlineError, QueueFullError
+from hios.serving.admission import DeadlineError, QueueFullError, TaskFailedError
 from hios.serving.instances import LiveRun
 from hios.serving.lane import Answer
 from hios.serving.policies import POLICIES
@@ -188,6 +188,16 @@ def test_inputs_need_not_be_contiguous(server: Server) -> None:
     (plain,) = inputs("blocks", 3)
     for value in (plain.contiguous(memory_format=torch.channels_last), torch._neg_view(-plain)):
         require_right("blocks", [plain], server.infer("blocks", [value]))
+
+
+def test_inputs_without_memory_fail_alone(server: Server) -> None:
+    """A tensor whose memory was freed fails its task; reading it would end the server's process."""
+    given = inputs("blocks", 3)
+    given[0].untyped_storage().resize_(0)
+    with pytest.raises(TaskFailedError, match=r"^model blocks: inputs: found a tensor without memory"):
+        server.infer("blocks", given)
+    ask_both(server, 1)
+    require_nothing_held(server)
 
 
 def test_wrong_requests_are_refused(server: Server) -> None:
