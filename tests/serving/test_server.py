@@ -146,6 +146,20 @@ def test_threads_keep_to_their_cores(name: str, worker: int, tmp_path: Path, mon
     assert {frozenset(mask) for mask in pinned} >= {frozenset({core}) for core in cores}
 
 
+@pytest.mark.parametrize(("name", "taken"), [("threads", 2), ("sequential", 1)])
+def test_a_worker_keeps_the_lanes_of_its_cores_busy(name: str, taken: int, tmp_path: Path) -> None:
+    """Under threads, a run on all cores keeps all lanes busy, though a single worker runs it."""
+    ran_ns = []
+
+    def watch(lane: int, run: LiveRun, places: tuple[int, ...], answer: Answer) -> None:
+        ran_ns.append(answer.ended_ns - answer.began_ns)
+
+    given = scenario(tmp_path, with_widths(tmp_path, every=True), lanes=2)
+    with Server(given, name, virtual=True, watch=watch) as server:
+        server.infer("blocks", inputs("blocks", 1), timeout_s=60)
+        assert server.busy_s == pytest.approx(taken * sum(ran_ns) / 1e9)
+
+
 def test_a_strict_round_waits_for_all_models(tmp_path: Path) -> None:
     """pos-strict answers nobody until every model has a task; what then still waits fails when the server closes.
 
