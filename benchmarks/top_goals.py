@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=4)
     parser.add_argument("--objectives", nargs="+", default=["reward", "fair"])
     parser.add_argument("--size", choices=("small", "default", "paper"), default="small")
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, help="default: those of the size")
     parser.add_argument("--stage-steps", type=int, default=1000)
     parser.add_argument("--tasks", type=int, default=6000)
     given = parser.parse_args()

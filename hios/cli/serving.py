@@ -151,14 +151,17 @@ def load_command(
             gpu=gpu,
             **measuring,
         )
-    write(output, "result", loaded.result)
-    click.echo(result_table(loaded.result))
-    click.echo(
-        f"control (launcher, dispatch, results): {loaded.result.control_share or 0:.1%} of the time that lanes "
-        f"were busy; load generator: {loaded.generator_share:.1%}; values between blocks: {loaded.memory_mb:.1f} MB"
-    )
-    if loaded.wrong:
-        click.echo(f"first failure: {loaded.wrong}", err=True)
+        # Inside, so that metrics that cannot be written at the end do not take the result with them.
+        write(output, "result", loaded.result)
+        click.echo(result_table(loaded.result))
+        click.echo(
+            f"control (launcher, dispatch, results): {loaded.result.control_share or 0:.1%} of the time that lanes "
+            f"were busy; load generator: {loaded.generator_share:.1%}; values between blocks: {loaded.memory_mb:.1f} MB"
+        )
+        if loaded.wrong:
+            click.echo(f"first failure: {loaded.wrong}", err=True)
+        if loaded.unwritten:
+            raise HiosError(loaded.unwritten)
 
 
 def _require_choice(path: Path, policy: str | None, launcher: str | None, calibration: Path | None) -> None:

@@ -217,8 +217,9 @@ class TopStudy(Record, frozen=True):
     """Combinations of blocks for each number of sub-blocks (figure 13)."""
     transitions: Positive = 100_000
     """Combinations of blocks with more transitions (S, S') than this are skipped (figure 13), as they take minutes."""
-    launcher_steps: Positive = 600
-    """Training steps of the launcher (the paper: 8000)."""
+    launcher_steps: OrAbsent[Positive] = None
+    """Training steps of the launcher (the paper: 8000). If left out, 8000 with scale full, and those of launcher_size
+    with scale quick: 600, 2000 or 8000."""
     loads: Several[Annotated[AboveZero, doc("Factor for the rates of a scenario.")]] = (1.0, 4.0, 8.0)
     """Loads of TOP (figures 14 to 17), those of the policies under `serving:` that it is compared with."""
     launcher_size: TrainingSize = "small"

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from hios.core.graph import Graph, Operator, TensorSpec
-from hios.errors import ArtifactError, PlatformError
+from hios.errors import ArtifactError, HiosError, PlatformError
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.compiled_operator import External, weights_of
 from hios.kernels.merged import compile_merged, torch_dtype, value_type
@@ -150,9 +150,26 @@ def copy_alone(value: Tensor, target: Tensor) -> Tensor:
 
     ``copy_`` splits large tensors over the threads of torch, and those spin on for milliseconds on cores that the
     workers need.
+
+    Raises:
+        HiosError: the tensor has no memory, or less than its shape needs, as its storage was freed or it is fake.
     """
-    if value.is_contiguous() and not value.is_conj() and not value.is_neg():
-        ctypes.memmove(target.data_ptr(), value.data_ptr(), value.nbytes)
+    contiguous, address = value.is_contiguous(), value.data_ptr()
+    size = value.nbytes if contiguous else _span_bytes(value)
+    there = value.untyped_storage().nbytes() if address else 0
+    # Reading what is not there would end the process, in torch's own copy_ too.
+    if there < size or ((offset := value.storage_offset()) and there < offset * value.itemsize + size):
+        raise HiosError("found a tensor without memory, or with too little; allowed: one whose values are in memory")
+    if contiguous and not value.is_conj() and not value.is_neg():
+        ctypes.memmove(target.data_ptr(), address, size)
     else:
         target.copy_(value.detach())
     return target
+
+
+def _span_bytes(value: Tensor) -> int:
+    """Bytes from the first element of a tensor to the end of the last one."""
+    if not value.numel():
+        return 0
+    steps = ((length - 1) * stride for length, stride in zip(value.shape, value.stride(), strict=True))
+    return (1 + sum(steps)) * value.itemsize

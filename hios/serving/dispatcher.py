@@ -97,7 +97,7 @@ class Dispatcher:
         #: Requests that waited when their queues were closed.
         self._refused: list[LiveTask] = []
         self._thread = threading.Thread(target=self._loop, name="hios dispatcher", daemon=True)
-        #: Time that lanes were busy, seconds; processor time of the thread, seconds; and when it was noted.
+        #: Time that its lanes were busy, seconds; processor time of the thread, seconds; and when it was noted.
         self.busy_s = self.control_s = 0.0
 
     def start(self) -> None:

@@ -52,12 +52,14 @@ class LoadReport:
             busy.
         wrong: the first task that failed, in words; empty where none did.
         memory_mb: memory that lanes share for values between blocks, inputs and outputs.
+        unwritten: why ``show`` failed or the trace could not be written; empty where all went well.
     """
 
     result: ResultFile
     generator_share: float
     wrong: str
     memory_mb: float
+    unwritten: str
 
 
 def load(
@@ -87,7 +89,8 @@ def load(
         timeout_s: longest time of one run of a block.
         trusted: whether program files may run code when they are loaded.
         show: called about twice a second, and at the end of every repeat.
-        trace: Chrome trace to write of what ran on which lane in the first repeat, and of its requests.
+        trace: Chrome trace to write of what ran on which lane in the first repeat, and of its requests. The report
+            says if it could not be written.
         tell: is told of every policy and launcher that ``auto`` compares.
         runtime: in place of hios's operators, what runs the program of every model as a whole: eager, compile,
             onnxruntime or openvino. For policies that run whole tasks in one worker.
@@ -108,7 +111,7 @@ def load(
     rows = None if trace is None else LaneTrace(scenario)
     outcomes: list[RepeatOutcome] = []
     late: list[float] = []
-    wrong = ""
+    wrong = unshown = ""
     with Server(
         scenario,
         choice.policy,
@@ -131,7 +134,7 @@ def load(
                 for unserved in repeat.unserved():
                     rows.add_unserved(*unserved)
             late += repeat.late_s
-            wrong = wrong or repeat.wrong
+            wrong, unshown = wrong or repeat.wrong, unshown or repeat.unshown
             if server.lost:
                 raise PlatformError(server.lost)
         control, busy = server.control_s - control, max(server.busy_s - busy, 1e-9)
@@ -139,10 +142,9 @@ def load(
         memory_mb = server.memory_bytes / 1e6
         for models, why in server.streamed.items():
             warn(f"{scenario.source}: {models}: launched on streams, not as a CUDA graph: {why}")
+    untraced = ""
     if rows is not None and trace is not None:
-        rows.write(trace, f"{choice.policy}, launcher {choice.launcher}")
-        if rows.cut:
-            warn(f"{trace}: {rows.cut}")
+        untraced = _written(rows, trace, f"{choice.policy}, launcher {choice.launcher}")
     outcome = result(
         scenario,
         policy,
@@ -160,7 +162,18 @@ def load(
         chosen=choice.policy if policy == AUTO else None,
         candidates=choice.candidates,
     )
-    return LoadReport(outcome, generator / busy, wrong, memory_mb)
+    return LoadReport(outcome, generator / busy, wrong, memory_mb, "; ".join(filter(None, (unshown, untraced))))
+
+
+def _written(rows: LaneTrace, trace: str | Path, title: str) -> str:
+    """Write the trace; returns why that failed, empty if it did not: what was measured is not lost with it."""
+    try:
+        rows.write(trace, title)
+    except (HiosError, OSError) as error:
+        return str(error)
+    if rows.cut:
+        warn(f"{trace}: {rows.cut}")
+    return ""
 
 
 def _warn_of_other_hardware(scenario: Scenario, platform: Platform) -> None:

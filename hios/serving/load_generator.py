@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from hios.errors import HiosError
 from hios.frontends.tolerances import compared
 from hios.serving.admission import DeadlineError, QueueFullError
 from hios.serving.measures import RepeatOutcome, Tally, variance
@@ -76,6 +77,7 @@ class Repeat:
     Attributes:
         late_s: by task, how late it was sent.
         wrong: the first output that was wrong, in words; empty where none was.
+        unshown: why ``show`` failed for the first time; empty where it did not. It is called again all the same.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class Repeat:
         #: Tasks that were not answered when the time was over, and whether they were in flight.
         self._still: dict[int, bool] = {}
         self.late_s = array("d")
-        self.wrong = ""
+        self.wrong = self.unshown = ""
         #: Tasks that are out, by number; and answers that are to be looked at.
         self._out: dict[int, Future[list[Tensor]]] = {}
         self._answers: deque[tuple[int, Future[list[Tensor]]]] = deque()
@@ -229,7 +231,10 @@ class Repeat:
             told.ended[label][_ENDS[state]] += 1
             if state == _COMPLETED:
                 told.latencies_ms[label].append(latency_s * 1e3)
-        self._show(told)
+        try:
+            self._show(told)
+        except Exception as error:  # whatever it is, what is measured goes on
+            self.unshown = self.unshown or (str(error) if isinstance(error, HiosError) else f"not shown: {error!r}")
 
     def unserved(self) -> Iterator[tuple[int, float, float, str]]:
         """Tasks that were dropped or expired by the end: model, arrival and end by ``time.perf_counter``, and which."""

@@ -280,7 +280,9 @@ class Server:
     @property
     def busy_s(self) -> float:
         """Time that lanes were busy so far, all together, seconds."""
-        return self._dispatcher.busy_s
+        # To the dispatcher, the one worker of threads is a lane; it has the cores of all of them.
+        lanes = self.scenario.lanes if self.policy == "threads" else 1
+        return lanes * self._dispatcher.busy_s
 
     @property
     def control_s(self) -> float:

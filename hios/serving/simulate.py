@@ -188,8 +188,10 @@ def simulate_grid(scenario: Scenario, policy: str, launcher: str | None, *, tell
             except HiosError as error:
                 left_out[name] = str(error)
                 break
-            results[name, result.launcher] = result
-            tell(f"{name}, launcher {result.launcher}: goodput {result.goodput_per_s:.4g} tasks/s")
+            # auto may choose learned, which has its own launcher, under every one that was asked for.
+            by = result.launcher if own == AUTO or name in LEARNED_POLICIES else own
+            results[name, by] = result
+            tell(f"{name}, launcher {by}: goodput {result.goodput_per_s:.4g} tasks/s")
     if not results:
         raise HiosError("; ".join(left_out.values()))
     return PolicyGrid(results, left_out)

@@ -25,12 +25,14 @@ from hios.machine.description import private_bytes
 from hios.serving import lane_worker
 from hios.serving import load as load_session
 from hios.serving.admission import TaskFailedError
-from hios.serving.load import load
-from hios.serving.load_generator import ReferenceSample, Repeat
+from hios.serving.load import LoadReport, load
+from hios.serving.load_generator import Progress, ReferenceSample, Repeat
 from hios.serving.metrics import MetricsFile
 from hios.serving.scenario import Scenario, draw
 from hios.serving.server import Server
+from hios.serving.simulate import simulate
 from hios.serving.tables import result_table
+from tests.cli.commands import invoke
 from tests.frontends.small_networks import write_files
 from tests.openvino_marker import needs_openvino
 from tests.runtime.small import Amplifying
@@ -38,6 +40,7 @@ from tests.scripts import python
 from tests.serving import lane_faults
 from tests.serving.scenarios import unaccounted
 from tests.serving.served import inputs, networks, scenario, scenario_file, wait_for_answers, write_costs
+from tests.serving.test_metrics_file import server as metrics_server
 from tests.serving.test_metrics_file import values
 from tests.workers.processes import children
 
@@ -208,6 +211,44 @@ def test_strict_rounds_of_a_slow_launcher_end(tmp_path: Path) -> None:
     total = artifacts.plain(load(given, "pos-strict", virtual=True).result)["total"]
     assert (total["offered"], total["failed"]) == (100, 0)
     assert total["expired"] > 0
+
+
+def test_what_cannot_be_shown_or_traced_ends_no_load(tmp_path: Path) -> None:
+    """The result is there all the same, and the report says what failed."""
+
+    def show(*_: object) -> None:
+        raise ValueError("no terminal")
+
+    given = scenario(tmp_path, {"blocks": {}}, lanes=1, arrivals="periodic", duration_s=0.2)
+    loaded = load(given, "one-per-lane", virtual=True, show=show, trace=tmp_path)
+    assert loaded.result.total.offered == 4
+    shown, _, traced = loaded.unwritten.partition("; ")
+    assert shown == "not shown: ValueError('no terminal')"
+    assert traced.startswith(f"{tmp_path}: cannot be written: ")
+
+
+@pytest.mark.parametrize("lost", ["metrics", "trace"])
+def test_the_result_is_written_first(lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metrics or a trace that cannot be written at the end leave the result; the error is told afterwards."""
+    path, metrics, output = tmp_path / "scenario.yaml", tmp_path / "metrics.prom", tmp_path / "result.json"
+    given = Scenario.read(scenario_file(path, duration_s=0.1))
+
+    def loaded(*_: object, show: Any, **__: object) -> LoadReport:
+        show(metrics_server(), Progress(0.1, 0.1))
+        if lost == "metrics":
+            metrics.mkdir()
+        why = "trace.json: cannot be written: no space left" if lost == "trace" else ""
+        return LoadReport(simulate(given, "top-open"), 0.1, "", 1.0, why)
+
+    monkeypatch.setattr(load_session, "load", loaded)
+    monkeypatch.setattr(MetricsFile, "listen", lambda _: None)  # the signal is of the whole process
+    done = invoke("load", path, "--policy", "top-open", "--output", output, "--metrics", metrics)
+    assert done.exit_code == 1
+    name = metrics if lost == "metrics" else "trace.json"
+    assert f"{name}: cannot be written: " in done.stderr.splitlines()[-1]
+    assert "control (launcher, dispatch, results): " in done.stdout
+    assert artifacts.load(output, ResultFile).policy == "top-open"
+    assert metrics.is_file() == (lost == "trace")
 
 
 def test_tasks_that_fail_are_counted(faulty: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

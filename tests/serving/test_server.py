@@ -18,7 +18,7 @@ import torch
 
 from hios.errors import HiosError
 from hios.serving import lane_worker, policies
-from hios.serving.admission import DeadlineError, QueueFullError
+from hios.serving.admission import DeadlineError, QueueFullError, TaskFailedError
 from hios.serving.instances import LiveRun
 from hios.serving.lane import Answer
 from hios.serving.policies import POLICIES
@@ -146,6 +146,20 @@ def test_threads_keep_to_their_cores(name: str, worker: int, tmp_path: Path, mon
     assert {frozenset(mask) for mask in pinned} >= {frozenset({core}) for core in cores}
 
 
+@pytest.mark.parametrize(("name", "taken"), [("threads", 2), ("sequential", 1)])
+def test_a_worker_keeps_the_lanes_of_its_cores_busy(name: str, taken: int, tmp_path: Path) -> None:
+    """Under threads, a run on all cores keeps all lanes busy, though a single worker runs it."""
+    ran_ns = []
+
+    def watch(lane: int, run: LiveRun, places: tuple[int, ...], answer: Answer) -> None:
+        ran_ns.append(answer.ended_ns - answer.began_ns)
+
+    given = scenario(tmp_path, with_widths(tmp_path, every=True), lanes=2)
+    with Server(given, name, virtual=True, watch=watch) as server:
+        server.infer("blocks", inputs("blocks", 1), timeout_s=60)
+        assert server.busy_s == pytest.approx(taken * sum(ran_ns) / 1e9)
+
+
 def test_a_strict_round_waits_for_all_models(tmp_path: Path) -> None:
     """pos-strict answers nobody until every model has a task; what then still waits fails when the server closes.
 
@@ -188,6 +202,16 @@ def test_inputs_need_not_be_contiguous(server: Server) -> None:
     (plain,) = inputs("blocks", 3)
     for value in (plain.contiguous(memory_format=torch.channels_last), torch._neg_view(-plain)):
         require_right("blocks", [plain], server.infer("blocks", [value]))
+
+
+def test_inputs_without_memory_fail_alone(server: Server) -> None:
+    """A tensor whose memory was freed fails its task; reading it would end the server's process."""
+    given = inputs("blocks", 3)
+    given[0].untyped_storage().resize_(0)
+    with pytest.raises(TaskFailedError, match=r"^model blocks: inputs: found a tensor without memory"):
+        server.infer("blocks", given)
+    ask_both(server, 1)
+    require_nothing_held(server)
 
 
 def test_wrong_requests_are_refused(server: Server) -> None:

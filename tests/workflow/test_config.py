@@ -94,7 +94,6 @@ def test_defaults(models: Path) -> None:
         "steps": 1000,
         "samples": 6,
         "transitions": 100000,
-        "launcher_steps": 600,
         "loads": [1.0, 4.0, 8.0],
         "launcher_size": "small",
         "launcher_seeds": 1,

@@ -99,6 +99,11 @@ class LauncherSettings:
     wait_ms: Annotated[float, (0, 10**12)] = 50.0
     judged_every: Annotated[int, (1, 10**9)] = 100
 
+    @property
+    def learns_from(self) -> int:
+        """Step from which on the actors learn, counted from 1."""
+        return self.replay + self.alone
+
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(LauncherSettings, include_extras=True).items():
             for least, most in getattr(kind, "__metadata__", ()):

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hios.errors import warn
 from hios.files.artifacts import Json
 from hios.formats.scenario import Objective
 from hios.formats.serving_result import Candidate
@@ -101,6 +102,12 @@ def train_launcher(
     Raises:
         HiosError: no pipeline can be made of the scenario.
     """
+    if settings.steps < settings.learns_from:
+        warn(
+            f"steps: found {settings.steps}; actors learn from step {settings.learns_from} on, once the replay buffer "
+            f"has {settings.replay} transitions and the critics have learned alone for {settings.alone} steps: this "
+            "launcher learns nothing; train it for more steps, or with smaller replay and alone"
+        )
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

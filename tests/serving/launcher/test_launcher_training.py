@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hios.errors import HiosWarning
 from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision
 from hios.serving.launcher.environment import EPISODE, Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_settings import AS_PRINTED, LauncherSettings, settings_of
@@ -61,6 +63,22 @@ def test_same_seed_same_file(changes: dict[str, Any], tmp_path: Path) -> None:
         files.append((tmp_path / str(place)).read_bytes())
     assert files[0] == files[1]
     assert files[0] != files[2]
+
+
+def test_too_few_steps_are_told() -> None:
+    """A training that ends before its actors learn says from which step on they do; they do from there on."""
+    given = _scenario(duration_s=1.0)
+    settings = LauncherSettings(**{**_QUICK, "steps": 34, "start": "alone"})
+    with pytest.warns(HiosWarning, match=r"^steps: found 34; actors learn from step 35 on"):
+        train_launcher(given, settings, compared=False)
+    with warnings.catch_warnings(action="error"):
+        train_launcher(given, dataclasses.replace(settings, steps=35), compared=False)
+    training = _Training(given, settings)
+    before = training._agents.weights()
+    for step in range(1, 36):
+        training._step(0.5)
+        same = all(np.array_equal(value, before[name]) for name, value in training._agents.weights().items())
+        assert same == (step < 35)
 
 
 def test_what_is_deployed_is_the_best(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from hios.errors import ArtifactError, HiosError
+from hios.serving import simulate as simulation
 from hios.serving.calibration import calibrated
 from hios.serving.launcher.actions import LauncherDecision
 from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 from hios.serving.policies import LAUNCHERS, POLICIES, pipeline_of, policies_of
 from hios.serving.scenario import draw
-from hios.serving.simulate import choose, simulate
+from hios.serving.simulate import ChosenPolicy, choose, simulate, simulate_grid
 from tests.serving.launcher.launchers import deciding, two_models, with_launcher
 from tests.serving.scenarios import constants, unaccounted
 
@@ -103,6 +104,16 @@ def test_policies_by_name(tmp_path: Path) -> None:
     by_launcher = [entry for entry in choose(given, "auto", "auto").candidates if entry.left_out is None]
     assert [entry.launcher for entry in by_launcher if entry.policy == "learned"] == ["learned"]
     assert {entry.launcher for entry in by_launcher if entry.policy == "top"} == set(LAUNCHERS)
+
+
+def test_auto_has_a_row_for_every_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the best is learned, whose launcher is its own, whatever was asked for."""
+    given = with_launcher(two_models(), tmp_path, _FAST)
+    monkeypatch.setattr(simulation, "choose", lambda *_, **__: ChosenPolicy("learned-static", "learned"))
+    results = simulate_grid(given, "auto", "all").results
+    assert list(results) == [("auto", launcher) for launcher in LAUNCHERS]
+    assert {(result.chosen, result.launcher) for result in results.values()} == {("learned-static", "learned")}
+    assert list(simulate_grid(given, "learned-static", "all").results) == [("learned-static", "learned")]
 
 
 def test_a_launcher_is_required(tmp_path: Path) -> None:
