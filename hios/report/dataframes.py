@@ -152,7 +152,7 @@ def _frame(
 
 def _latencies(model: _Model) -> Iterator[Row]:
     if isinstance(model, ModelPredictions):
-        rows, platform = prediction_rows(model.name, model.schedules, model.costs), model.costs.platform
+        rows, platform = prediction_rows(model.name, model.graph, model.schedules, model.costs), model.costs.platform
     else:
         rows, platform = latency_rows(model), model.run.platform
     virtual = platform is not None and bool(platform.virtual)
