@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from hios import (
     ALGORITHMS,
     Costs,
+    Edge,
     Graph,
+    Operator,
     Placement,
     Problem,
     Schedule,
@@ -179,6 +181,20 @@ def test_graphs_without_operators_are_refused() -> None:
     """There is nothing to schedule in one."""
     with pytest.raises(ArtifactError, match="operators: found none; allowed: at least one"):
         Problem(Graph("empty", (), ()), Costs({}, {}))
+
+
+@pytest.mark.parametrize(
+    "costs",
+    [
+        Costs({"a": 1e308, "b": 1e308}, {("a", "b"): 0.0}),
+        Costs({"a": 1e308, "b": 0.0}, {("a", "b"): 1e308}),
+        Costs({"a": 1e308, "b": 0.0}, {("a", "b"): 0.0}, corun={2: 2.0}),
+    ],
+)
+def test_times_with_an_infinite_sum_are_refused(costs: Costs) -> None:
+    """Latencies and bounds would be infinite."""
+    with pytest.raises(ArtifactError, match="costs: found times with an infinite sum; allowed: a finite one"):
+        Problem(Graph("pair", (Operator("a", "conv"), Operator("b", "conv")), (Edge("a", "b"),)), costs)
 
 
 def test_checker_finds_what_zero_times_hide() -> None:

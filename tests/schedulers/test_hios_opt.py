@@ -207,6 +207,13 @@ def test_whole_milliseconds() -> None:
         assert not provable(other)
 
 
+def test_times_near_nothing() -> None:
+    """Times close to the smallest number, of which the solver has no millionths, are scheduled like others."""
+    instance = problem({name: 1e-320 * (number + 1.1) for number, name in enumerate("abcde")}, {})
+    scheduled = _opt(instance, 2)
+    assert violations(instance, scheduled) == []
+
+
 @settings(max_examples=40)
 @given(instance=problems(), devices=st.integers(1, 4))
 def test_never_worse_than_any_other(instance: Problem, devices: int) -> None:
