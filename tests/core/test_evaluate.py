@@ -145,6 +145,7 @@ def test_incomplete_plans_are_refused(plan: Plan) -> None:
         (StreamPlan((((0, 1, 3), (2,)),), (0, 1, 2, 3, 3)), "launch: found other operators than those of the graph"),
         (StreamPlan((((0, 1, 3), (2,)),), (0, 1, 3)), "launch: found other operators than those of the graph"),
         (StreamPlan((((0, 1, 2, 3),),), (0, 2, 1, 3)), "launch: found another order than that of the streams"),
+        (StreamPlan((((0, 1, 3), (2,)),), (0, 1, 3, 2)), "launch: found operator d before its predecessor c"),
     ],
 )
 def test_plans_of_other_operators_are_refused(plan: Plan, message: str) -> None:
