@@ -6,7 +6,7 @@ costs.json has measured times, how they were measured, and models for what was n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -431,14 +431,35 @@ class Costs:
                 f"{self.source}: contention: found {self.contention}; allowed: {', '.join(get_args(ContentionKind))}"
             )
         transfers = {} if isinstance(self.transfers, LinkModel) else self.transfers
-        times: list[tuple[str, Mapping[Any, float]]] = [("operators", self.time_ms), ("transfers", transfers)]
+        wide = {f"{name} on {width}": ms for name, row in self.wide_ms.items() for width, ms in row.items()}
+        merge_wide = {
+            f"{_named(merge)} on {width}": ms for merge, row in self.merge_wide_ms.items() for width, ms in row.items()
+        }
+        times: list[tuple[str, Mapping[Any, float]]] = [
+            ("operators", self.time_ms),
+            ("transfers", transfers),
+            ("stages", self.stages),
+            ("merges", self.merges),
+            ("wide_ms", wide),
+            ("merge_wide_ms", merge_wide),
+        ]
         for where, of in times:
             for key, time in of.items():
                 if not 0 <= time < math.inf:
-                    name = key if isinstance(key, str) else " -> ".join(key)
+                    name = f"{where}: {_named(key)}"
                     raise ArtifactError(
-                        f"{self.source}: {where}: {name}: found {time} ms; allowed: a finite number of at least 0"
+                        f"{self.source}: {name}: found {time} ms; allowed: a finite number of at least 0"
                     )
+        for stage in self.stages:
+            if _repeats(stage):
+                raise ArtifactError(f"{self.source}: stages: {_named(stage)}: {_TWICE}")
+        if not 0 <= self.alpha <= 1:
+            raise ArtifactError(f"{self.source}: alpha: found {self.alpha}; allowed: 0 to 1")
+        for devices, factor in self.corun.items():
+            if not 1 <= factor < math.inf:
+                raise ArtifactError(
+                    f"{self.source}: corun: {devices} devices: found {factor}; allowed: a finite number of at least 1"
+                )
         for operator, share in self.utilization.items():
             if not 0 < share <= 1:
                 raise ArtifactError(
@@ -538,6 +559,23 @@ class Costs:
             ) from None
 
 
+_TWICE = "an operator is in it twice; allowed: once"
+
+
+def _repeats(groups: Collection[tuple[str, ...]]) -> bool:
+    """Whether a stage has an operator twice."""
+    return len({operator for group in groups for operator in group}) < sum(map(len, groups))
+
+
+def _named(key: str | tuple[str, ...] | frozenset[Any]) -> str:
+    """An operator, an edge or group, a merge or a stage in words."""
+    if isinstance(key, str):
+        return key
+    if isinstance(key, tuple):
+        return " -> ".join(key)
+    return ", ".join(sorted(map(_named, key)))
+
+
 def defects(file: CostsFile) -> Iterator[str]:
     """Entries that are given twice, so that one of the times would be lost."""
     edges: set[tuple[str, str]] = set()
@@ -552,8 +590,8 @@ def defects(file: CostsFile) -> Iterator[str]:
         if frozenset(stage.groups) in stages:
             yield f"stages[{position}]: duplicate stage; every stage once"
         stages.add(frozenset(stage.groups))
-        if len({operator for group in stage.groups for operator in group}) < sum(map(len, stage.groups)):
-            yield f"stages[{position}]: an operator is in it twice; allowed: once"
+        if _repeats(stage.groups):
+            yield f"stages[{position}]: {_TWICE}"
     merges: set[frozenset[str]] = set()
     for position, merge in enumerate(file.merges):
         if frozenset(merge.operators) in merges:

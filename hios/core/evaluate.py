@@ -100,12 +100,19 @@ def _require_operators(problem: Problem, plan: Plan) -> None:
         raise ScheduleError("launch: found other operators than those of the graph, or one twice; allowed: each once")
 
 
-def _require_launches(plan: StreamPlan) -> None:
-    """Refuse launches in another order than that of the streams."""
+def _require_launches(problem: Problem, plan: StreamPlan) -> None:
+    """Refuse launches in another order than that of the streams, or before a predecessor's."""
     place = {operator: number for number, operator in enumerate(plan.launch)}
     rows = (stream for streams in plan.devices for stream in streams)
     if place and any(place[before] > place[after] for row in rows for before, after in pairwise(row)):
         raise ScheduleError("launch: found another order than that of the streams; allowed: the same")
+    for operator in plan.launch:
+        for before, _ in problem.predecessors[operator]:
+            if place[before] > place[operator]:
+                raise ScheduleError(
+                    f"launch: found operator {problem.ids[operator]} before its predecessor {problem.ids[before]}; "
+                    "allowed: after it"
+                )
 
 
 def _require_once(name: str, count: int) -> None:
@@ -431,7 +438,7 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
     else:
         require_wide(problem, plan)
         rows = evaluate_streams(problem, plan)
-    _require_launches(plan)
+    _require_launches(problem, plan)
     return rows
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -108,6 +109,7 @@ class Problem:
             ends = (graph.index[edge.source], graph.index[edge.target])
             # If two operators exchange several values, the largest counts, as they are sent at the same time.
             transfers[ends] = max(transfers.get(ends, 0.0), costs.transfer_ms(edge) + self.sync_ms)
+        _require_finite([*self.time, *transfers.values()], costs)
         self.predecessors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
         self.successors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
         for (source, target), transfer in transfers.items():
@@ -368,6 +370,13 @@ def _wide_times(graph: Graph, costs: Costs) -> dict[int, dict[int, float]]:
         for operator, times in costs.wide_ms.items()
         if operator in graph.index and times
     }
+
+
+def _require_finite(times: Sequence[float], costs: Costs) -> None:
+    """Refuse times whose sum floating point cannot hold: latencies and bounds would be infinite."""
+    longest = max(costs.corun.values(), default=1.0) * (add_up(times) + len(times) * costs.overheads.launch_ms)
+    if not math.isfinite(longest):
+        raise ArtifactError(f"{costs.source}: found times with an infinite sum; allowed: a finite one")
 
 
 def _refuse_other_graph(graph: Graph, costs: Costs) -> None:

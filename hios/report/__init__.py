@@ -186,7 +186,7 @@ def report_of_predictions(
     """The report of networks of which nothing was run, in this order."""
     from hios.report.page import render_predictions
 
-    rows = [row for model in models for row in prediction_rows(model.name, model.schedules, model.costs)]
+    rows = [row for model in models for row in prediction_rows(model.name, model.graph, model.schedules, model.costs)]
     page = render_predictions(models, provenance, papers, serving)
     return Report(page, table(LATENCY_COLUMNS, rows), _operators(models))
 

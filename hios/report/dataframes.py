@@ -11,7 +11,6 @@ import pandas as pd
 
 from hios.core.costs import Costs, CostsFile, MergeCost, OperatorCost, StageCost, TransferCost
 from hios.core.graph import Graph
-from hios.core.problem import Problem
 from hios.core.schedule import Placement, Schedule
 from hios.errors import ArtifactError
 from hios.files import artifacts
@@ -152,7 +151,7 @@ def _frame(
 
 def _latencies(model: _Model) -> Iterator[Row]:
     if isinstance(model, ModelPredictions):
-        rows, platform = prediction_rows(model.name, model.schedules, model.costs), model.costs.platform
+        rows, platform = prediction_rows(model.name, model.graph, model.schedules, model.costs), model.costs.platform
     else:
         rows, platform = latency_rows(model), model.run.platform
     virtual = platform is not None and bool(platform.virtual)
@@ -202,12 +201,12 @@ def _transfers(model: _Model) -> Iterable[TransferCost]:
     measured = model.costs.transfers
     if isinstance(measured, tuple):
         return measured
-    problem = Problem(model.graph, Costs.of(model.costs, str(Path(model.graph.source).with_name("costs.json"))))
-    return [
-        TransferCost(source=problem.ids[source], target=problem.ids[target], time_ms=time_ms)
-        for target, predecessors in enumerate(problem.predecessors)
-        for source, time_ms in predecessors
-    ]
+    costs = Costs.of(model.costs, str(Path(model.graph.source).with_name("costs.json")))
+    largest: dict[tuple[str, str], float] = {}  # values of two operators are sent at the same time
+    for edge in model.graph.edges:
+        ends = (edge.source, edge.target)
+        largest[ends] = max(largest.get(ends, 0.0), costs.transfer_ms(edge))
+    return [TransferCost(source=source, target=target, time_ms=ms) for (source, target), ms in largest.items()]
 
 
 def _times(entry: OperatorCost | TransferCost | StageCost | MergeCost) -> Row:

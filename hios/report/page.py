@@ -284,7 +284,7 @@ def _view(number: int, model: ModelResults, limits: Limits, anchors: frozenset[s
         "decimals": model.decimals,
         "sentences": list(_sentences(model)),
         "picture": _picture(model) if limits.pictures else None,
-        "costs": cost_summary(model.costs),
+        "costs": cost_summary(model.costs, model.graph),
         "virtual": bool(model.run.platform.virtual),
         "latency_chart": latency_chart(model, f"latency-{number}"),
         "legend": type_counts(operator.type for operator in model.graph.operators),
@@ -375,17 +375,17 @@ def render_predictions(
 
 def _predicted_view(number: int, model: ModelPredictions) -> View:
     """What the template shows of a model."""
-    baseline_ms = sequential_ms(model.costs)
+    baseline_ms = sequential_ms(model.graph, model.costs)
     rows = [
         {**row, "predicted_speedup": baseline_ms / row["predicted_ms"] if row["predicted_ms"] else None}
-        for row in prediction_rows(model.name, model.schedules, model.costs)
+        for row in prediction_rows(model.name, model.graph, model.schedules, model.costs)
     ]
     return {
         **model_head(number, model),
         "fastest": _fastest(model),
         "words": predicted_for(model.costs.platform) or "",
         "rows": rows,
-        "costs": cost_summary(model.costs),
+        "costs": cost_summary(model.costs, model.graph),
         "legend": type_counts(operator.type for operator in model.graph.operators),
         "gantts": [
             {
@@ -401,7 +401,7 @@ def _predicted_view(number: int, model: ModelPredictions) -> View:
 
 def _fastest(model: ModelPredictions) -> str:
     label, schedule = min(model.schedules.items(), key=lambda entry: entry[1].latency_ms)
-    speedup = sequential_ms(model.costs) / (schedule.latency_ms or 1.0)
+    speedup = sequential_ms(model.graph, model.costs) / (schedule.latency_ms or 1.0)
     gain = f", {speedup:.2f} times as fast as the sequential schedule on one device"
     chain = chain_note(model.graph, model.costs)
     return f"{label}, {schedule.latency_ms:.3f} ms{gain if schedule.latency_ms > 0 else ''}{chain}"

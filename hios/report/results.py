@@ -186,10 +186,12 @@ def model_predictions(
     return ModelPredictions(graph.name, graph, costs, schedules)
 
 
-def sequential_ms(costs: CostsFile) -> float:
+def sequential_ms(graph: Graph, costs: CostsFile) -> float:
     """Latency of the sequential schedule on one device under the cost model."""
     launch_ms = 0.0 if costs.overheads is None else costs.overheads.launch_ms
-    return sum(cost.time_ms + launch_ms for cost in costs.operators.values() if cost.time_ms)
+    # Costs may also have operators that the graph lacks.
+    times = (costs.operators[operator].time_ms for operator in graph.index)
+    return sum(time_ms + launch_ms for time_ms in times if time_ms)
 
 
 _UNKNOWN = "not recorded"

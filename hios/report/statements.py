@@ -408,10 +408,13 @@ class CostEntry(NamedTuple):
     meaning: str
 
 
-def cost_summary(costs: CostsFile) -> list[CostEntry]:
-    """Everything that costs.json states on how it was measured and on its models; handwritten files state less."""
+def cost_summary(costs: CostsFile, graph: Graph | None = None) -> list[CostEntry]:
+    """Everything that costs.json states on how it was measured and on its models; handwritten files state less.
+
+    Of operators that ``graph`` lacks nothing is said.
+    """
     return [
-        _operators(costs),
+        _operators(costs, graph),
         *_probe(costs),
         *_effort(costs),
         *_stages(costs),
@@ -421,8 +424,8 @@ def cost_summary(costs: CostsFile) -> list[CostEntry]:
     ]
 
 
-def _operators(costs: CostsFile) -> CostEntry:
-    times = [entry.time_ms for entry in costs.operators.values()]
+def _operators(costs: CostsFile, graph: Graph | None) -> CostEntry:
+    times = [entry.time_ms for name, entry in costs.operators.items() if graph is None or name in graph.index]
     words = predicted_for(costs.platform)
     return CostEntry(
         "Operators" if words is None else "Operators, predicted",

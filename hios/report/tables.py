@@ -171,7 +171,7 @@ def _ceiling_rows(model: ModelResults) -> list[Row]:
     ]
 
 
-def prediction_rows(name: str, schedules: Mapping[str, Schedule], costs: CostsFile) -> list[Row]:
+def prediction_rows(name: str, graph: Graph, schedules: Mapping[str, Schedule], costs: CostsFile) -> list[Row]:
     """Rows of latency.csv of a network of which nothing was run: the schedules, and nothing measured.
 
     Where the platform predicts its costs, the sequential schedule on one device follows, which speedups refer to.
@@ -195,7 +195,7 @@ def prediction_rows(name: str, schedules: Mapping[str, Schedule], costs: CostsFi
         for label, schedule in schedules.items()
     ]
     if predicted:
-        baseline = {"algorithm": "sequential", "devices": 1, "predicted_ms": sequential_ms(costs)}
+        baseline = {"algorithm": "sequential", "devices": 1, "predicted_ms": sequential_ms(graph, costs)}
         rows.append(
             {**absent, "model": name, "kind": "baseline", "label": _BASELINE, **baseline, "predicted_only": True}
         )

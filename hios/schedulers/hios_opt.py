@@ -33,7 +33,7 @@ _SOLVER = 0.9
 @register(
     NAME,
     paper="hios; simulated annealing, heads and tails, CP-SAT (no paper)",
-    summary="searches from the best of all others until the time is up or the gap to a proven bound is closed",
+    summary="searches from the best of all others but gpg until the time is up or the gap to a proven bound is closed",
     several_devices=True,
     demand="slots, arithmetic and bandwidth, in t(S)",
     parameters=(
@@ -49,11 +49,12 @@ _SOLVER = 0.9
     threads=CHAINS,
 )
 def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float = 10.0, moves: int = 0) -> Solution:
-    """Starts from the plans of all other algorithms, improves the best, and proves how good the result is.
+    """Starts from the plans of all other algorithms but `gpg`, improves the best, and proves how good the result is.
 
-    1. Every other algorithm of the registry runs with its defaults (those for one device on one), unless a bound
-       says that it cannot be better. Their best plan is the first candidate: the result is never worse than any of
-       them. Algorithms without a plan after half of the time are left out, and the notes name them.
+    1. Every other algorithm of hios but `gpg`, which searches longer on one device, runs with its defaults (those for
+       one device on one), unless a bound says that it cannot be better. Their best plan is the first candidate: the
+       result is never worse than any of them; `gpg` alone may find a better one. Algorithms without a plan after
+       half of the time are left out, and the notes name them.
     2. Two chains of simulated annealing work on one list of stages with their devices. A move takes an operator
        into a stage of its own or into another stage, takes a stage or a few connected ones to another device, or
        lets two devices exchange what they run from some position on. Stages may hold operators that depend on each
@@ -154,7 +155,7 @@ def _search_staged(
 
 
 def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple[list[_Start], list[str]]:
-    """Plans of the other algorithms by latency, and the names of those that ran out of time.
+    """Plans of the other algorithms but `gpg` by latency, and the names of those that ran out of time.
 
     Where operators may take several devices, also each at its fastest in sequence, and ``hios-wide`` without merges.
     """

@@ -207,9 +207,9 @@ def check_devices(algorithm: Algorithm, devices: int) -> None:
     """Refuse a number of devices that an algorithm cannot use.
 
     Raises:
-        HiosError: none or too many, or several for a single-device algorithm.
+        HiosError: no whole number, none or too many, or several for a single-device algorithm.
     """
-    if not 1 <= devices <= MOST_DEVICES:
+    if type(devices) is not int or not 1 <= devices <= MOST_DEVICES:  # True is an int too
         raise HiosError(f"devices: found {devices}; allowed: 1 to {MOST_DEVICES}")
     if devices > 1 and not algorithm.several_devices:
         raise HiosError(

@@ -336,7 +336,7 @@ def _expected(network: CheckedNetwork) -> list[Row] | None:
         or not network.graph.index.keys() <= network.costs.operators.keys()
     ):
         return None
-    return prediction_rows(network.graph.name, network.schedules, network.costs)
+    return prediction_rows(network.graph.name, network.graph, network.schedules, network.costs)
 
 
 def _agrees(text: str | None, value: object) -> bool:

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from hios import (
     ALGORITHMS,
     Costs,
+    Edge,
     Graph,
+    Operator,
     Placement,
     Problem,
     Schedule,
@@ -143,6 +145,7 @@ def test_incomplete_plans_are_refused(plan: Plan) -> None:
         (StreamPlan((((0, 1, 3), (2,)),), (0, 1, 2, 3, 3)), "launch: found other operators than those of the graph"),
         (StreamPlan((((0, 1, 3), (2,)),), (0, 1, 3)), "launch: found other operators than those of the graph"),
         (StreamPlan((((0, 1, 2, 3),),), (0, 2, 1, 3)), "launch: found another order than that of the streams"),
+        (StreamPlan((((0, 1, 3), (2,)),), (0, 1, 3, 2)), "launch: found operator d before its predecessor c"),
     ],
 )
 def test_plans_of_other_operators_are_refused(plan: Plan, message: str) -> None:
@@ -158,6 +161,14 @@ def test_plans_of_other_operators_are_refused(plan: Plan, message: str) -> None:
         ({"time_ms": {"a": -1.0}}, "operators: a: found -1.0 ms"),
         ({"transfers": {("a", "b"): float("inf")}}, "transfers: a -> b: found inf ms"),
         ({"utilization": {"a": 2.0}}, r"operators\.a\.utilization: found 2\.0; allowed: above 0, at most 1"),
+        ({"stages": {frozenset({("a", "b"), ("c",)}): -3.0}}, "stages: a -> b, c: found -3.0 ms"),
+        ({"stages": {frozenset({("a",), ("a", "b")}): 1.0}}, "stages: a, a -> b: an operator is in it twice"),
+        ({"merges": {frozenset("ab"): float("nan")}}, "merges: a, b: found nan ms"),
+        ({"wide_ms": {"a": {2: -1.0}}}, "wide_ms: a on 2: found -1.0 ms"),
+        ({"merge_wide_ms": {frozenset("ab"): {2: float("inf")}}}, "merge_wide_ms: a, b on 2: found inf ms"),
+        ({"alpha": 2.0}, "alpha: found 2.0; allowed: 0 to 1"),
+        ({"alpha": float("nan")}, "alpha: found nan"),
+        ({"corun": {2: 0.5}}, "corun: 2 devices: found 0.5; allowed: a finite number of at least 1"),
         ({"contention": "Blend"}, "contention: found Blend; allowed: blend, none, resources"),
     ],
 )
@@ -171,6 +182,20 @@ def test_graphs_without_operators_are_refused() -> None:
     """There is nothing to schedule in one."""
     with pytest.raises(ArtifactError, match="operators: found none; allowed: at least one"):
         Problem(Graph("empty", (), ()), Costs({}, {}))
+
+
+@pytest.mark.parametrize(
+    "costs",
+    [
+        Costs({"a": 1e308, "b": 1e308}, {("a", "b"): 0.0}),
+        Costs({"a": 1e308, "b": 0.0}, {("a", "b"): 1e308}),
+        Costs({"a": 1e308, "b": 0.0}, {("a", "b"): 0.0}, corun={2: 2.0}),
+    ],
+)
+def test_times_with_an_infinite_sum_are_refused(costs: Costs) -> None:
+    """Latencies and bounds would be infinite."""
+    with pytest.raises(ArtifactError, match="costs: found times with an infinite sum; allowed: a finite one"):
+        Problem(Graph("pair", (Operator("a", "conv"), Operator("b", "conv")), (Edge("a", "b"),)), costs)
 
 
 def test_checker_finds_what_zero_times_hide() -> None:

@@ -123,13 +123,14 @@ def test_costs(tmp_path: Path) -> None:
 
 
 def test_transfers_of_a_link_model(tmp_path: Path) -> None:
-    """Where costs.json has a link instead of transfers, every edge has the time that it gives."""
+    """Where costs.json has a link instead of transfers, every edge has its time, without synchronization."""
     directory = make_results(tmp_path / "net", "net")
     data = artifacts.read(directory / "graph.json", "graph")
     for number, edge in enumerate(data["edges"]):
         edge["bytes"] = 1000 * number
     Graph.from_json(data).write(directory / "graph.json")
-    edited(directory, "costs", lambda costs: costs.update(transfers={"latency_ms": 0.1, "bandwidth_gbps": 8}))
+    link = {"transfers": {"latency_ms": 0.1, "bandwidth_gbps": 8}}
+    edited(directory, "costs", lambda costs: costs.update(link | {"overheads": {"sync_ms": 0.5}}))
     transfers = hios.load_results(directory).costs.query("kind == 'transfer'").set_index(["source", "target"])
     expected = {(e["source"], e["target"]): 0.1 + 1e-6 * e["bytes"] for e in data["edges"]}
     assert transfers["time_ms"].to_dict() == pytest.approx(expected)

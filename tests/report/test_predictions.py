@@ -11,7 +11,7 @@ import pytest
 
 import hios
 from hios import Costs, CostsFile, Edge, Graph, HiosError, Operator, Problem, Schedule, schedule
-from hios.core.costs import CostOverheads
+from hios.core.costs import CostOverheads, OperatorCost
 from hios.files.artifacts import load, write
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.devices import predicted_costs
@@ -98,6 +98,15 @@ def test_the_baseline_launches_what_schedules_launch(folder: Path) -> None:
     _, rows = written(folder)
     by_label = {(row["kind"], row["algorithm"]): float(row["predicted_ms"]) for row in rows}
     assert by_label["baseline", "sequential"] == pytest.approx(by_label["schedule", "sequential"])
+
+
+def test_costs_of_other_operators_do_not_count(folder: Path) -> None:
+    """The sequential schedule, and the sum of the operators' times, are of the graph's operators."""
+    page, rows = written(folder)
+    costs = load(folder / "costs.json", CostsFile)
+    more = costs.operators | {"other": OperatorCost(time_ms=100.0)}
+    write(folder / "costs.json", "costs", msgspec.structs.replace(costs, operators=more))
+    assert written(folder) == (page, rows)
 
 
 def test_data_frames_say_predicted(folder: Path) -> None:

@@ -67,6 +67,8 @@ def test_schedules_keep_the_speed_of_the_machine() -> None:
         ("hios-lp", 1, {"fill_gaps": "true"}, "parameter fill_gaps: found 'true'; allowed: true or false"),
         ("hios-lp", 1, {"fill_gaps": None}, "parameter fill_gaps: found None; allowed: true or false"),
         ("hios-lp", 0, {}, "devices: found 0; allowed: 1 to 1024"),
+        ("hios-lp", 2.0, {}, "devices: found 2.0; allowed: 1 to 1024"),
+        ("hios-lp", True, {}, "devices: found True; allowed: 1 to 1024"),
         ("hios-lp", 100000, {}, "devices: found 100000; allowed: 1 to 1024"),
     ],
 )

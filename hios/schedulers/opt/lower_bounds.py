@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from bisect import insort
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -356,7 +357,7 @@ def _step(problem: Problem) -> float:
     """A step of which all times are multiples, if they are integers; else a fraction of the largest time."""
     if all(time == int(time) < _EXACT for time in problem.time):
         return 1.0
-    return max(problem.time) / _STEPS
+    return max(max(problem.time) / _STEPS, sys.float_info.min)  # never 0, which tiny times would give
 
 
 def _plan(problem: Problem, devices: int, starts: list[int]) -> StagedPlan:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -224,17 +224,38 @@ def _counted(
 
 def _part(part: int, groups: Sequence[int], conflicts: Sequence[int], most: int, known: dict[int, Choices]) -> Choices:
     """The sets within a connected part."""
-    own = tuple(members(part))
-    degree = {member: (conflicts[member] & part).bit_count() for member in own}
-    if all(count == len(own) - 1 for count in degree.values()):
-        return _OneOf(own)
-    worst = max(own, key=degree.__getitem__)
-    if len(own) > LARGEST:
-        worst = max((m for m in own if groups[m].bit_count() > 1), key=degree.__getitem__)
-        return _counted(part ^ (1 << worst), groups, conflicts, most, known)
+    degree = _degrees(part, conflicts)
+    if _all_in_conflict(degree):
+        return _OneOf(tuple(degree))
+    if len(degree) > LARGEST:
+        return _counted(_thinned(part, groups, conflicts), groups, conflicts, most, known)
+    worst = max(degree, key=degree.__getitem__)
     without = _counted(part ^ (1 << worst), groups, conflicts, most, known)
     beside = _counted(part & ~(1 << worst) & ~conflicts[worst], groups, conflicts, most, known)
     return _Branch(worst, without, beside, most)
+
+
+def _thinned(part: int, groups: Sequence[int], conflicts: Sequence[int]) -> int:
+    """A connected part without the groups that are left out, so that all of what is connected can be counted."""
+    kept, waiting = 0, [part]
+    while waiting:  # a loop, as thousands may be left out
+        part = waiting.pop()
+        degree = _degrees(part, conflicts)
+        if len(degree) <= LARGEST or _all_in_conflict(degree):
+            kept |= part
+            continue
+        worst = max((m for m in degree if groups[m].bit_count() > 1), key=degree.__getitem__)
+        waiting += _connected(part ^ (1 << worst), conflicts)
+    return kept
+
+
+def _degrees(part: int, conflicts: Sequence[int]) -> dict[int, int]:
+    """The number of conflicts of every group within a part."""
+    return {member: (conflicts[member] & part).bit_count() for member in members(part)}
+
+
+def _all_in_conflict(degree: Mapping[int, int]) -> bool:
+    return all(count == len(degree) - 1 for count in degree.values())
 
 
 def _connected(among: int, conflicts: Sequence[int]) -> Iterator[int]:

@@ -13,7 +13,7 @@ from benchmarks.networks import inception_v3, squeezenet
 from hios import Graph, Problem
 from hios.core.problem import Stage
 from hios.schedulers.ios_search import SearchedBlock, block_space
-from hios.schedulers.policy.endings import LARGEST, CombinedState, combined, index_of, sub_blocks
+from hios.schedulers.policy.endings import LARGEST, CombinedState, combined, independent_sets, index_of, sub_blocks
 from tests.problems import predecessors_of, problem, problems, synthetic_problem
 
 R, S = 3, 8
@@ -162,6 +162,15 @@ def test_many_groups_in_conflict() -> None:
     first = {state.ending(index).stage for index in range(state.states[0].counts[1])}
     assert len(first) == state.states[0].counts[1]
     assert sum(len(stage[0]) == 1 for stage in first) == count + 1
+
+
+def test_hundreds_of_groups_in_conflict() -> None:
+    """Leaving out hundreds of groups takes no recursion; each operator alone can still be chosen."""
+    count = 600
+    alone = [1 << n for n in range(count)]
+    sets = independent_sets([*alone, *(1 | group for group in alone[1:])], S)
+    chosen = {sets.choice(1, index) for index in range(sets.counts[1])}
+    assert {(n,) for n in range(count)} < chosen
 
 
 @given(instance=problems(10), shuffled=st.randoms(use_true_random=False))
