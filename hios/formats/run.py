@@ -42,10 +42,10 @@ _PeakMemory = Annotated[
     Positive,
     doc(
         "Peak memory, bytes. On cores: in one run after the measured ones, the peak private memory of each "
-        "worker process, weights included, summed over processes; all schedules of a device share one "
-        "process. On GPUs: the peak of torch's allocations; for a schedule, in a run that launches each "
-        "operator separately; for a reference, since it was loaded, including compilation and capture. "
-        "Absent if the system does not report it."
+        "worker process, weights included, summed over processes, without what importing torch takes, which "
+        "they share; all schedules of a device share one process. On GPUs: the peak of torch's allocations; for a "
+        "schedule, in a run that launches each operator separately; for a reference, since it was loaded, "
+        "including compilation and capture. Absent if the system does not report it."
     ),
 ]
 #: The runtimes that outputs are compared with.

@@ -44,7 +44,8 @@ class WayReport:
         speedup: median of the model itself over this median, in the same rounds.
         low: lower end of its 95 % interval (`statistics.speedup_interval`); 0 with too few runs for an interval.
         high: upper end; None with too few runs for an interval.
-        memory_mb: memory in addition to that of the model, in MB (10^6 bytes); None where it was not measured.
+        memory_mb: memory in addition to that of the model, in MB (10^6 bytes), without what importing torch takes,
+            which worker processes share; None where it was not measured.
         prepare_s: seconds that preparing it took; None if it was not prepared.
         ready_s: seconds from the beginning until it was ready, after others; None if it was not prepared.
         special: how its outputs differ from the model's for inputs with NaN or infinities, in words; empty if they are
