@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -126,6 +127,39 @@ def test_servers_outlive_threads() -> None:
     thread.join()
     with pools[0] as pool:
         assert pool.call(0, tasks.echo, value=1) == 1
+
+
+def test_settings_of_the_program_do_not_matter() -> None:
+    """Such as the default time-out of sockets, and signals that the thread that starts a server blocks."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    socket.setdefaulttimeout(0.001)
+    try:
+        with _pool(workers=2) as pool:
+            assert pool.call(1, tasks.echo, value=1) == 1
+    finally:
+        socket.setdefaulttimeout(None)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+#: A server whose only worker has ended before the server says that it has started.
+_QUICK = """
+import os, pickle, socket, sys
+ours = socket.socket(fileno=int(sys.argv[1]))
+number, *_ = pickle.loads(ours.recv(1 << 16))
+worker = os.fork() or os._exit(3)
+os.waitpid(worker, 0)
+for code in (None, 3):
+    ours.send(pickle.dumps((number, worker, code)))
+"""
+
+
+def test_a_worker_that_has_ended_is_not_killed() -> None:
+    """Another process may have its ID by then."""
+    server = fork_server.ForkServer([sys.executable, "-c", _QUICK], os.environ)
+    started = server.fork("", (1,))
+    server._process.wait()
+    started.kill()
+    assert started.wait(300.0) == 3
 
 
 _FORKED = """
