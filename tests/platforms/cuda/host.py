@@ -53,6 +53,10 @@ class Handle:
             raise RuntimeError("a value was read before it was computed")
         return self._value
 
+    def __del__(self) -> None:
+        if self.block is not None:
+            self.block.lose(self)
+
     def put(self, value: Tensor) -> None:
         """Hold a value that was computed."""
         if self._captured and self._value is not None:
@@ -62,16 +66,26 @@ class Handle:
 
 
 class _Block:
-    """Memory that a launch on a stream allocated, by the values in it as far as these are held."""
+    """Memory that a launch on a stream allocated, by the values in it as far as these are held.
 
-    def __init__(self, stream: tuple[int, int]) -> None:
-        self.stream = stream
+    ``launches`` is the number of launches so far.
+    """
+
+    def __init__(self, stream: tuple[int, int], launches: Callable[[], int]) -> None:
+        self.stream, self._launches = stream, launches
         self.handles = weakref.WeakSet[Handle]()
+        #: Launch before which the values that are no longer held were let go.
+        self._lost_before = 0
+
+    def lose(self, handle: Handle) -> None:
+        """Note that a value is not held any more: what is launched by now has memory of its own."""
+        before = self._launches() + 1 if handle.gone_before == math.inf else handle.gone_before
+        self._lost_before = max(self._lost_before, int(before))
 
     def is_overwritten(self, launch: int) -> bool:
         """Overwrite it if all values in it were let go before a launch; whether that is so."""
         handles = list(self.handles)
-        if any(handle.gone_before > launch for handle in handles):
+        if any(before > launch for before in (self._lost_before, *(handle.gone_before for handle in handles))):
             return False
         for handle in handles[:1]:
             torch.empty(0, dtype=torch.uint8).set_(handle.value.untyped_storage()).fill_(0xFF)
@@ -169,7 +183,7 @@ class HostBackend:
         """Note the memory that a value lies in: that of an argument or of another output, else some of its stream."""
         with self._lock:
             if handle.block is None and address not in known:
-                known[address] = _Block(stream)
+                known[address] = _Block(stream, lambda: self._launches)
             block = handle.block = handle.block or known.get(address)
             if block is not None:
                 block.handles.add(handle)
