@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,8 +40,9 @@ class FolderCache:
         """A new folder for files; deleted afterwards unless it is kept."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            _remove_abandoned(self._folder)
         path = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=self._folder))
+        if self._folder is not None:
+            _remove_abandoned(self._folder, path.stat().st_mtime)
         try:
             yield path
         finally:
@@ -73,11 +73,14 @@ class FolderCache:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _remove_abandoned(folder: Path) -> None:
-    """Remove workspaces that nothing has been written to for a day, as a killed process leaves its own."""
+def _remove_abandoned(folder: Path, now_s: float) -> None:
+    """Remove workspaces that nothing has been written to for a day, as a killed process leaves its own.
+
+    ``now_s`` is by the clock of the file system, which may be another machine's.
+    """
     for path in folder.glob(f"{_PARTIAL}*"):
         with contextlib.suppress(OSError):  # another process was quicker
-            if path.stat().st_mtime < time.time() - _ABANDONED_S:
+            if path.stat().st_mtime < now_s - _ABANDONED_S:
                 shutil.rmtree(path, ignore_errors=True)
 
 

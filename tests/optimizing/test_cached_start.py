@@ -200,15 +200,14 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     assert FolderCache(None).find({}, "") is None
 
 
-def test_workspaces_of_killed_processes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workspaces_of_killed_processes_go(tmp_path: Path) -> None:
     """One that is a day old goes with the next; younger ones, and folders that are kept, stay."""
-    day = 24 * 3600
+    day, now = 24 * 3600, tmp_path.stat().st_mtime
     store = FolderCache(tmp_path)
-    for name, age in (("partial-old", day + 60), ("partial-young", day - 60), ("kept", 2 * day)):
+    for name, age in (("partial-old", day + 60), ("partial-young", day / 2), ("kept", 2 * day)):
         (tmp_path / name / "inside").mkdir(parents=True)
-        os.utime(tmp_path / name, (0, 1e9 - age))
+        os.utime(tmp_path / name, (0, now - age))
     (tmp_path / "partial-gone").symlink_to("nowhere")  # as one that another process removes meanwhile
-    monkeypatch.setattr(folder_cache, "time", SimpleNamespace(time=lambda: 1e9))
     with store.workspace() as workspace:
         names = {path.name for path in tmp_path.iterdir()}
     assert names == {"partial-young", "partial-gone", "kept", workspace.name}
