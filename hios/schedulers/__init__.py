@@ -35,7 +35,7 @@ from hios.schedulers import (  # noqa: F401 - they register
     sequential,
 )
 from hios.schedulers.plugins import find
-from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, register
+from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, checked_devices, register
 
 __all__ = ["ALGORITHMS", "Algorithm", "Parameter", "find", "register", "schedule"]
 
@@ -71,7 +71,7 @@ def schedule(
         (7.0, 6.0)
     """
     entry = find(algorithm)
-    check_devices(entry, devices)
+    devices = checked_devices(entry, devices)
     values = entry.resolved(parameters or {})
     problem = problem.on(devices)
     began = time.perf_counter()

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from hios.core.problem import Problem
 from hios.core.schedule import Plan, Solution
@@ -203,16 +203,18 @@ def _check_parameter(name: str, parameter: Parameter) -> None:
             raise ValueError(f"algorithm {name}: {parameter.name} has another type than in {other.name}")
 
 
-def check_devices(algorithm: Algorithm, devices: int) -> None:
-    """Refuse a number of devices that an algorithm cannot use.
+def checked_devices(algorithm: Algorithm, devices: object) -> int:
+    """The number of devices, also if it is NumPy's, after checking that an algorithm can use it.
 
     Raises:
         HiosError: no whole number, none or too many, or several for a single-device algorithm.
     """
-    if type(devices) is not int or not 1 <= devices <= MOST_DEVICES:  # True is an int too
-        raise HiosError(f"devices: found {devices}; allowed: 1 to {MOST_DEVICES}")
-    if devices > 1 and not algorithm.several_devices:
+    number = 0 if isinstance(devices, bool) or not isinstance(devices, SupportsIndex) else devices.__index__()
+    if not 1 <= number <= MOST_DEVICES:
+        raise HiosError(f"devices: found {devices}; allowed: whole numbers from 1 to {MOST_DEVICES}")
+    if number > 1 and not algorithm.several_devices:
         raise HiosError(
             f"algorithm {algorithm.name} schedules a single device; found devices = {devices}; allowed: 1 "
             f"(for several devices: {', '.join(sorted(a.name for a in ALGORITHMS.values() if a.several_devices))})"
         )
+    return number

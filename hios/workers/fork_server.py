@@ -27,7 +27,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from resource import getrlimit
 from typing import NamedTuple, NoReturn
 
 from hios.workers.process_settings import end_with_parent, set_name
@@ -52,7 +51,9 @@ def fork(environment: Mapping[str, str], cores: Sequence[int], arguments: str, d
         descriptors: file descriptors that it inherits, under the same numbers; so it does the standard ones.
     """
     bound = len(cores) > 1 or any(name in environment for name in _BINDING)
-    given = _Given(frozenset(environment.items()), tuple(cores) if bound else (), tuple(map(getrlimit, _LIMITS)))
+    given = _Given(
+        frozenset(environment.items()), tuple(cores) if bound else (), tuple(map(resource.getrlimit, _LIMITS))
+    )
     return _servers.fork(given, arguments, descriptors)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,16 +68,24 @@ def test_schedules_keep_the_speed_of_the_machine() -> None:
         ("hios-lp", 1, {"fill_gaps": 1}, "parameter fill_gaps: found 1; allowed: true or false"),
         ("hios-lp", 1, {"fill_gaps": "true"}, "parameter fill_gaps: found 'true'; allowed: true or false"),
         ("hios-lp", 1, {"fill_gaps": None}, "parameter fill_gaps: found None; allowed: true or false"),
-        ("hios-lp", 0, {}, "devices: found 0; allowed: 1 to 1024"),
-        ("hios-lp", 2.0, {}, "devices: found 2.0; allowed: 1 to 1024"),
-        ("hios-lp", True, {}, "devices: found True; allowed: 1 to 1024"),
-        ("hios-lp", 100000, {}, "devices: found 100000; allowed: 1 to 1024"),
+        ("hios-lp", 0, {}, "devices: found 0; allowed: whole numbers from 1 to 1024"),
+        ("hios-lp", 2.0, {}, "devices: found 2.0; allowed: whole numbers from 1 to 1024"),
+        ("hios-lp", True, {}, "devices: found True; allowed: whole numbers from 1 to 1024"),
+        ("hios-lp", 100000, {}, "devices: found 100000; allowed: whole numbers from 1 to 1024"),
     ],
 )
 def test_unknown_names_are_refused(name: str, devices: int, parameters: dict[str, Any], message: str) -> None:
     """An unknown algorithm or parameter, a wrong value and no devices are one-line errors with what is allowed."""
     with pytest.raises(HiosError, match=message):
         schedule(problem({"a": 1.0}, {}), name, devices, parameters)
+
+
+def test_numbers_of_devices_may_be_numpys(tmp_path: Path) -> None:
+    """As where a program schedules for several; the schedule can be written."""
+    two: Any = np.int64(2)
+    found = schedule(problem({"a": 1.0}, {}), "heft", two)
+    found.write(tmp_path / "schedule.json")
+    assert type(found.devices) is int
 
 
 def test_registry_refuses_duplicates_and_drift() -> None:
