@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -16,8 +16,8 @@ _abandoned: list[tuple[Any, Any]] = []
 class GraphPool:
     """The memory pool of the CUDA graphs that are captured on a GPU, one at a time.
 
-    Up to torch 2.12, a capture that fails leaves its pool recording, and every later capture from it fails too. So that
-    recording is ended, and later captures get a new pool.
+    Up to torch 2.12, a capture that an error invalidates leaves its pool recording, and every later capture from it
+    fails too. So that recording is ended, and later captures get a new pool.
     """
 
     def __init__(self, gpu: int) -> None:
@@ -41,7 +41,9 @@ class GraphPool:
         except BaseException:
             _abandoned.append((graph, memory))
             if torch.__version__ < "2.13":
-                torch._C._cuda_endAllocateToPool(self._gpu, pool)
+                # Torch has ended the recording if the capture is valid, as where memory ran out, and then raises here.
+                with suppress(RuntimeError):
+                    torch._C._cuda_endAllocateToPool(self._gpu, pool)
             self.memory = self._new()
             raise
 

@@ -108,13 +108,27 @@ class _Torch:
 
     @contextlib.contextmanager
     def capture(self, graph: Any, pool: str, stream: _Stream, **mode: str) -> Iterator[None]:
-        """A capture that fails leaves its pool recording, as in torch up to 2.12."""
+        """A capture that an error invalidates leaves its pool recording, as in torch up to 2.12; others do not."""
         assert mode == {"capture_error_mode": "thread_local"}
         if pool in self.recording:
             raise RuntimeError(f"beginAllocateToPool: already recording to {pool}")
         self.recording.add(pool)
-        with self.within(f"capture on {stream.name} with {pool}"):
-            yield
+        valid = True
+        try:
+            with self.within(f"capture on {stream.name} with {pool}"):
+                yield
+        except RuntimeError as error:
+            valid = "not permitted" not in str(error)
+            raise
+        finally:
+            if valid:
+                self.recording.remove(pool)
+
+    def end_recording(self, gpu: int, pool: str) -> None:
+        """As torch has it, which refuses to end what is not under way."""
+        if pool not in self.recording:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        self.log.append(f"end recording of {gpu} to {pool}")
         self.recording.remove(pool)
 
 
@@ -206,8 +220,7 @@ def test_a_failed_capture_spoils_no_later_one(
 ) -> None:
     """The next capture has a pool that nothing records to; graphs of earlier pools can still be replayed."""
     monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
-    ended = list[tuple[int, str]]()
-    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", lambda *pool: ended.append(pool), raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", cuda.end_recording, raising=False)
     backend, launched = CudaBackend([0]), list[str]()
 
     def fail() -> None:
@@ -218,13 +231,31 @@ def test_a_failed_capture_spoils_no_later_one(
         with pytest.raises(RuntimeError, match="not permitted"):
             backend.capture((Lane(0),), fail)
     after, _ = backend.capture((Lane(0),), lambda: launched.append("last"))
-    assert ended == ([(0, "pool 1"), (0, "pool 2")] if ends else [])
+    ended = [entry for entry in cuda.log if entry.startswith("end recording")]
+    assert ended == ["end recording of 0 to pool 1", "end recording of 0 to pool 2"][: 2 * ends]
     assert [entry for entry in cuda.log if entry.startswith("make")] == ["make pool 1", "make pool 2", "make pool 3"]
     assert launched == ["first", "last"]
     assert "reset" not in cuda.log  # neither the earlier graph nor those that failed
     before()
     after()
     assert cuda.log[-4:] == ["set stream 0.1", "replay"] * 2
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), ValueError("of the network")])
+def test_an_error_in_a_valid_capture_is_told(cuda: _Torch, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Torch 2.11 has ended the recording then; that it cannot be ended again hides no error, and spoils no capture."""
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.11.0+cu130"))
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", cuda.end_recording, raising=False)
+    backend = CudaBackend([0])
+
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        backend.capture((Lane(0),), fail)
+    assert raised.value is error
+    assert backend.capture((Lane(0),), lambda: "outputs")[1] == "outputs"
+    assert [entry for entry in cuda.log if entry.startswith("make")] == ["make pool 1", "make pool 2"]
 
 
 def test_graphs_share_pools(cuda: _Torch) -> None:
