@@ -31,7 +31,7 @@ from hios.frontends.program_interface import TensorType, flat_module, type_text
 from hios.kernels.merged import torch_dtype, value_type
 from hios.platforms.program import Buffer
 from hios.platforms.workloads import arena_tensor, deliver
-from hios.workers.worker import Worker
+from hios.workers.worker import Worker, reason
 
 
 def runtime(program: str | Path) -> str:
@@ -52,7 +52,7 @@ class Reference:
     cores: list[int]
     threads: int
     kind: str = "eager"
-    load: Callable[..., Loaded] = field(default_factory=lambda: load)
+    load: Callable[..., float | None] = field(default_factory=lambda: load)
     options: Mapping[str, Any] = field(default_factory=dict)
     compile_time_s: float | None = None
     precision: str | None = None
@@ -61,13 +61,25 @@ class Reference:
     peak_memory_bytes: int | None = None
 
 
-class Loaded(NamedTuple):
-    """How loading a model went."""
+class Attempt(NamedTuple):
+    """What a function returned, or why it failed."""
 
-    #: Seconds that torch.compile took, its first inference among them; None for other kinds.
-    compile_time_s: float | None = None
-    #: Why the runtime cannot run the model; empty if it can.
+    result: Any = None
     why_not: str = ""
+
+
+def attempt(worker: Worker, called: Callable[..., Any], **given: Any) -> Attempt:
+    """Call a function of a reference in its worker; an error that is raised there would end the session of all others.
+
+    Raises:
+        ArtifactError: of a file, which the others need too.
+    """
+    try:
+        return Attempt(called(worker, **given))
+    except ArtifactError:
+        raise
+    except Exception as error:  # runtimes raise many types
+        return Attempt(why_not=reason(error))
 
 
 class Place:
@@ -121,15 +133,17 @@ def load(
     kind: str = "eager",
     parallel: bool = False,
     place: Place = _HOST,
-) -> Loaded:
+) -> float | None:
     """Load a program somewhere; called through the worker pool, as all that loads references.
 
     Inputs and outputs are those of the graph, in the arena; a place that is not the host reads them now. ``trusted``
     says that the user trusts a program that can run code when it is loaded, ``parallel`` that threads of ONNX Runtime
-    run operators concurrently.
+    run operators concurrently. Returns the seconds that torch.compile took, its first inference among them; None for
+    other kinds.
 
     Raises:
         ArtifactError: its inputs or outputs are not those of the graph.
+        PlatformError: the runtime cannot run it.
     """
     module, types, loaded = _read(place, program, trusted, parallel)
     for what, stated, buffers in zip(("inputs", "outputs"), types, (inputs, outputs), strict=True):
@@ -137,12 +151,8 @@ def load(
         worker.state[what] = [arena_tensor(worker.arena, buffer) for buffer in buffers]
     worker.state["place"], worker.state["program"] = place, loaded
     worker.state["inputs"] = place.inputs(worker.state["inputs"])
-    try:
-        module, taken = _in_kind(place, program, kind, module, loaded, worker.state["inputs"], parallel)
-    except PlatformError as error:  # not raised: that would end the session of all others
-        return Loaded(why_not=str(error))
-    worker.state["module"] = module
-    return Loaded(taken)
+    worker.state["module"], taken = _in_kind(place, program, kind, module, loaded, worker.state["inputs"], parallel)
+    return taken
 
 
 def in_runtime(program: str, graph: Graph, kind: str, trusted: bool) -> Callable[[Sequence[Tensor]], list[Tensor]]:

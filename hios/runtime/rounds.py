@@ -46,7 +46,7 @@ class CompetitorRunner(Protocol):
         """Run a competitor once and check its outputs, by a `HiosError`; None if another process records the result."""
 
     def run_reference(self, reference: Reference) -> TurnOutcome | None:
-        """Run the model itself once and check its outputs, as `run` does."""
+        """Run the model itself once and check its outputs, as `run` does; None also if it has left the session."""
 
     def take_rows(self, name: str) -> None:
         """Keep the operators' times of the last run of a competitor, if every run records them."""
@@ -83,7 +83,8 @@ class Competition:
                     self.probe.take_if_due()
                 shuffle(turns)
                 for turn in turns:
-                    self._take_turn(turn, measured=number >= self.settings.warmup)
+                    if isinstance(turn, str) or turn in self.references:
+                        self._take_turn(turn, measured=number >= self.settings.warmup)
                 if progress is not None:
                     progress.update()
             if self.probe is not None:

@@ -41,7 +41,7 @@ from hios.machine.terminal import bar
 from hios.platforms.competitor import Competitor
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.program import ArenaPlan, Buffer
-from hios.platforms.reference import Loaded, Reference
+from hios.platforms.reference import Attempt, Reference, attempt
 from hios.platforms.reference import peak_memory_bytes as reference_peak_bytes
 from hios.platforms.reference import rounding as reference_rounding
 from hios.platforms.reference import run as run_reference
@@ -328,12 +328,7 @@ class PoolRunner:
                 alone = [self._outputs_of(self.workers.run_alone, name) for _ in range(_REPEATED)]
                 self._alone[name] = alone[0], _allowed(alone)
         for entry in self.references[1:]:
-            self._clear_outputs()
-            self.pool.call(entry.worker, run_reference)
-            try:
-                self._difference(entry.name, timed=True)
-            except PlatformError as error:
-                self._leave_out(entry, str(error))
+            self.run_reference(entry)
 
     def _load_references(self, program: str, trusted: bool) -> None:
         buffers = {"inputs": list(self.plan.inputs.values()), "outputs": self.plan.outputs}
@@ -343,18 +338,18 @@ class PoolRunner:
         ) as shown:
             for entry in list(self.references):  # one after another, as their compile times are reported
                 timeout_s = None if entry.kind == "eager" else _COMPILE_TIMEOUT_S
-                arguments = {entry.worker: {**given, "kind": entry.kind, **entry.options}}
-                loaded: Loaded = self.pool.call_each(entry.load, arguments, timeout_s)[entry.worker]
-                entry.compile_time_s = loaded.compile_time_s
+                arguments = {entry.worker: {"called": entry.load, **given, "kind": entry.kind, **entry.options}}
+                loaded: Attempt = self.pool.call_each(attempt, arguments, timeout_s)[entry.worker]
+                entry.compile_time_s = loaded.result
                 if loaded.why_not:
-                    self._leave_out(entry, loaded.why_not)
+                    self._leave_out(entry, f"{entry.name}: {loaded.why_not}")
                 shown.update()
 
     def _leave_out(self, entry: Reference, why: str) -> None:
-        """Go on without a reference; a `PlatformError` if it is the one with the expected outputs."""
-        if entry is self.references[0]:
+        """Go on without a reference; a `PlatformError` if outputs are compared with it, or the workers are gone."""
+        if entry is self.references[0] or not self.pool.process_ids:
             raise PlatformError(why)
-        warn(f"{why}; {entry.name} is left out")
+        warn(f"{why}; it is left out")
         self.references.remove(entry)
 
     def _tensor(self, buffer: Buffer) -> Tensor:
@@ -370,13 +365,19 @@ class PoolRunner:
         # If timed runs have reduced precision, the difference was computed in full precision.
         return TurnOutcome(latency, off if self.workers.reduced is None else None)
 
-    def run_reference(self, reference: Reference) -> TurnOutcome:
-        """Run the model itself once."""
+    def run_reference(self, reference: Reference) -> TurnOutcome | None:
+        """Run the model itself once; None if that fails or an output is wrong, and it is left out from now on."""
         self._clear_outputs()
-        latency: float = self.pool.call(reference.worker, run_reference) / 1e6
-        off = self._difference(reference.name, timed=True)
+        ran: Attempt = self.pool.call(reference.worker, attempt, called=run_reference)
+        try:
+            if ran.why_not:
+                raise PlatformError(f"{reference.name}: {ran.why_not}")
+            off = self._difference(reference.name, timed=True)
+        except PlatformError as error:
+            self._leave_out(reference, str(error))
+            return None
         self._settle(reference.threads)
-        return TurnOutcome(latency, off)
+        return TurnOutcome(ran.result / 1e6, off)
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run."""
@@ -387,7 +388,7 @@ class PoolRunner:
         for name, competitor in self.competitors.items():
             if not competitor.copies:
                 competitor.peak_memory_bytes = self.workers.peak_memory_bytes(name)
-        for reference in self.references:
+        for reference in list(self.references):
             counted: int | None = self.pool.call(reference.worker, reference_peak_bytes)
             if counted is None:
                 counted = peak_bytes(self.pool, [reference.worker], partial(self.run_reference, reference))

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ import torch
 
 from hios import Graph
 from hios.core.schedule import Plan, StreamPlan
+from hios.frontends.extraction_check import flat
+from hios.platforms import reference
 from hios.platforms.cpu import thread_team
 from hios.platforms.cpu import worker as device
 from hios.platforms.cpu.devices import device_cores
@@ -55,6 +57,49 @@ def load_refusing(worker: Worker, **arguments: Any) -> None:
         return run(*values)
 
     operators[name] = dataclasses.replace(operators[name], run=refusing)
+
+
+class _NoMemory(reference.Place):
+    """Has no memory for the inputs."""
+
+    def inputs(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB\nmore")
+
+
+class _Faulty(reference.Place):
+    """Runs a model rightly up to a run, which fails or, with ``wrong``, has other outputs."""
+
+    def __init__(self, run: int, wrong: bool = False) -> None:
+        self.left, self.wrong = run, wrong
+
+    def timed(self, module: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> tuple[Any, int]:
+        given, taken = super().timed(module, inputs)
+        self.left -= 1
+        if self.left > 0:
+            return given, taken
+        if not self.wrong:
+            raise RuntimeError("an illegal memory access was encountered")
+        return [output + 1 for output in flat(given)], taken
+
+
+def reference_without_memory(worker: Worker, **given: Any) -> float | None:
+    """A runtime that runs out of memory as it is loaded."""
+    return reference.load(worker, **given, place=_NoMemory())
+
+
+def reference_failing_at_once(worker: Worker, **given: Any) -> float | None:
+    """A runtime that fails in its first run."""
+    return reference.load(worker, **given, place=_Faulty(1))
+
+
+def reference_failing_later(worker: Worker, **given: Any) -> float | None:
+    """A runtime that fails in its third run."""
+    return reference.load(worker, **given, place=_Faulty(3))
+
+
+def reference_wrong_later(worker: Worker, **given: Any) -> float | None:
+    """A runtime whose outputs are wrong from its third run on."""
+    return reference.load(worker, **given, place=_Faulty(3, wrong=True))
 
 
 def load_hanging_at_the_end(worker: Worker, **arguments: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,16 @@ from hios.errors import PlatformError
 from hios.files import artifacts
 from hios.files.base import Platform
 from hios.frontends.models import RUNTIMES
+from hios.machine.description import usable_cores
 from hios.platforms.cpu import devices as cpu
+from hios.platforms.cpu import executing
 from hios.platforms.cpu.executing import references
+from hios.platforms.reference import Reference
 from hios.runtime.competitors import require
 from tests.frontends.small_networks import Model, write_files
 from tests.openvino_marker import needs_openvino
 from tests.refusals import refused
+from tests.runtime import faults
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import random_plan, run_schedules, write_schedules
 
@@ -64,6 +69,44 @@ def test_other_runtimes_take_turns(tmp_path: Path) -> None:
         if "openvino" in baselines:
             assert run["versions"]["openvino"] == metadata.version("openvino")
     assert list(tmp_path.glob("*.onnx")) == []
+
+
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        (faults.reference_without_memory, r"CUDA out of memory\. Tried to allocate 2\.00 GiB"),
+        (faults.reference_failing_at_once, "an illegal memory access was encountered"),
+        (faults.reference_failing_later, "an illegal memory access was encountered"),
+        (faults.reference_wrong_later, "output 0 differs from the reference by up to 1; allowed: .*"),
+    ],
+)
+def test_a_runtime_that_fails_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: Callable[..., float | None], why: str
+) -> None:
+    """Whenever it fails, it is left out with a warning that says why, and all others are measured to the end."""
+    files = write_files(tmp_path, Model(_two), (torch.randn(2, 5, 4), torch.tensor([[1, 4], [0, 2]])))
+    cores = usable_cores()[:1]
+    eager = [Reference(f"eager {number}", number, cores, 1) for number in (1, 3)]
+    bad = Reference("torch.compile, 1 thread", 2, cores, 1, "eager", load)
+    monkeypatch.setattr(executing, "references", lambda *_: [eager[0], bad, eager[1]])
+    graph = Graph.read(files.graph)
+    paths = write_schedules(tmp_path, graph, {"random": random_plan(graph, 1, seed=1)})
+    with pytest.warns(HiosWarning, match=rf"^torch\.compile, 1 thread: {why}; it is left out$"):
+        run_schedules(files, paths, program=True, devices=1, runs=3)
+    run = artifacts.read(tmp_path / "run.json", "run")
+    assert [entry["name"] for entry in run["references"]] == ["eager 1", "eager 3"]
+    assert {len(entry["latency_ms"]["runs"]) for entry in [*run["references"], *run["results"]]} == {3}
+
+
+def test_what_outputs_are_compared_with_is_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the reference itself fails in the middle of a session, the session ends in one line."""
+    files = write_files(tmp_path, Model(_two), (torch.randn(2, 5, 4), torch.tensor([[1, 4], [0, 2]])))
+    bad = Reference("eager PyTorch, 1 thread", 1, usable_cores()[:1], 1, "eager", faults.reference_failing_later)
+    monkeypatch.setattr(executing, "references", lambda *_: [bad])
+    graph = Graph.read(files.graph)
+    paths = write_schedules(tmp_path, graph, {"random": random_plan(graph, 1, seed=1)})
+    with pytest.raises(PlatformError, match=r"^eager PyTorch, 1 thread: an illegal memory access was encountered$"):
+        run_schedules(files, paths, program=True, devices=1, runs=3)
 
 
 def _devices(cores: list[list[int]]) -> Platform:

@@ -17,7 +17,7 @@ from hios.errors import PlatformError, first_line
 from hios.platforms.cuda.graph_pool import GraphPool
 from hios.platforms.cuda.precision import exactly, keep_busy
 from hios.platforms.program import Buffer
-from hios.platforms.reference import Loaded, Place, load
+from hios.platforms.reference import Place, load
 from hios.workers.worker import Worker
 
 #: Calls before a capture: libraries choose algorithms and allocate workspaces in the first ones.
@@ -100,7 +100,7 @@ def load_network(
     trusted: bool = False,
     kind: str = "eager",
     gpu: int = 0,
-) -> Loaded:
+) -> float | None:
     """Load program.pt2 on a GPU, as ``hios.platforms.reference.load`` does on the host; the inputs are written already.
 
     Raises:

@@ -17,7 +17,6 @@ from hios.platforms.cpu import core_probe
 from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.program import Buffer
-from hios.platforms.reference import Loaded
 from hios.platforms.workloads import arena_tensor, load_weights
 from hios.workers.worker import Worker
 from tests.platforms.cuda.host import HostBackend
@@ -108,9 +107,9 @@ def load_failing(worker: Worker, **given: Any) -> bool:
     return _load(worker, HostBackend(), _Failing, **given)
 
 
-def refuse(worker: Worker, **given: Any) -> Loaded:
+def refuse(worker: Worker, **given: Any) -> None:
     """A runtime that cannot run the model."""
-    return Loaded(why_not="baseline cudagraph: the model cannot be captured in a CUDA graph: no reason")
+    raise PlatformError("baseline cudagraph: the model cannot be captured in a CUDA graph: no reason")
 
 
 def load_streams(worker: Worker, **given: Any) -> bool:

@@ -148,7 +148,7 @@ def test_models_move_to_their_device(tmp_path: Path) -> None:
     with torch.inference_mode():
         loaded = reference.load(made, str(tmp_path / "program.pt2"), *buffers, place=place)
         (output,) = flat(made.state["module"](*made.state["inputs"]))
-    assert loaded == reference.Loaded()
+    assert loaded is None
     assert (output.device.type, output.shape) == ("meta", (1, 16, 8, 8))
 
 
