@@ -178,10 +178,12 @@ class RankDevice(Protocol):
     Attributes:
         place: where its tensors are.
         reduced: the reduced precision of timed runs, None if it is float32.
+        apart: whether operators' times are recorded in a run apart, as recording slows runs down.
     """
 
     place: torch.device
     reduced: ReducedPrecision | None
+    apart: bool
 
     def exactly(self) -> AbstractContextManager[None]:
         """A context of full float32 precision."""
@@ -200,11 +202,13 @@ class RankDevice(Protocol):
     ) -> None:
         """Load the model itself, which ``hios.platforms.reference.run`` then runs."""
 
-    def begin(self) -> int:
+    def begin(self, recording: bool = True) -> int:
         """The start time of a run, in nanoseconds of the monotonic clock."""
 
     def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
         """Wait until everything started has finished; returns the time, and rows with times in nanoseconds.
+
+        Without ``recording`` there are no rows.
 
         Raises:
             TimeoutError: the deadline passed, by ``time.monotonic``.

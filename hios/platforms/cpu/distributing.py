@@ -34,7 +34,9 @@ class Core:
 
     place = torch.device("cpu")
     reduced: ReducedPrecision | None = None
+    apart = False
     exactly = nullcontext
+    _recording = True
 
     def describe(self) -> Mapping[str, Any]:
         """Nothing."""
@@ -54,10 +56,11 @@ class Core:
         """On the host."""
         reference.load(worker, program, inputs, outputs, trusted, reference.runtime(program))
 
-    def begin(self) -> int:
+    def begin(self, recording: bool = True) -> int:
         """Now."""
+        self._recording = recording
         return time.perf_counter_ns()
 
     def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
         """All has finished."""
-        return time.perf_counter_ns(), operator_rows(rows)
+        return time.perf_counter_ns(), operator_rows(rows) if self._recording else []

@@ -53,6 +53,7 @@ class DistributedGpu:
     of this process.
     """
 
+    apart = True
     exactly = staticmethod(exactly)
 
     def __init__(self, index: int) -> None:
@@ -65,6 +66,7 @@ class DistributedGpu:
         #: Events of a run, which the next one reuses: making one takes as long as launching a short operator.
         self._events: list[torch.cuda.Event] = []
         self._recorded = 0
+        self._recording = True
 
     def describe(self) -> Mapping[str, Any]:
         """The GPU part of the description by platform cuda."""
@@ -102,8 +104,9 @@ class DistributedGpu:
         else:
             reference.load(worker, program, inputs, outputs, trusted, kind)
 
-    def begin(self) -> int:
-        """The current time, after earlier work has finished."""
+    def begin(self, recording: bool = True) -> int:
+        """The current time, after earlier work has finished; events between operators are recorded if requested."""
+        self._recording = recording
         torch.cuda.synchronize()
         self._begin.record()
         self._recorded = 0
@@ -112,15 +115,19 @@ class DistributedGpu:
 
     def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
         """Poll until everything has finished, as the GPU would wait forever for a dead rank."""
-        end = self._now()
+        end = self._event()
         while not end.query():
             if time.monotonic() > deadline:
                 raise TimeoutError
             os.sched_yield()
         finished = time.perf_counter_ns()
-        return finished, [(*row[:3], self._at(row[3]), self._at(row[4])) for row in rows]
+        kept = rows if self._recording else ()
+        return finished, [(*row[:3], self._at(row[3]), self._at(row[4])) for row in kept]
 
-    def _now(self) -> torch.cuda.Event:
+    def _now(self) -> torch.cuda.Event | None:
+        return self._event() if self._recording else None
+
+    def _event(self) -> torch.cuda.Event:
         if self._recorded == len(self._events):
             self._events.append(torch.cuda.Event(enable_timing=True))
         event = self._events[self._recorded]

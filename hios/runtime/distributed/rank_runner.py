@@ -390,8 +390,10 @@ class Turns:
                 memory.copy_(on_host)
             self.expected.append(arena_tensor(self.memory, buffer).clone())
 
-    def run(self, name: str, *, exact: bool = False) -> Turn | None:
+    def run(self, name: str, *, exact: bool = False, recording: bool = True) -> Turn | None:
         """Run a competitor together with other ranks, in full float32 if ``exact``; None if this rank takes no part.
+
+        The turn has rows of operators if ``recording``.
 
         Raises:
             TimeoutError: it took too long.
@@ -411,7 +413,7 @@ class Turns:
         if runner is None:
             return None
         with self.hardware.exactly() if exact else nullcontext():
-            began = self.hardware.begin()
+            began = self.hardware.begin(recording)
             rows = runner.run(self._epoch)
             finished, rows = self.hardware.finish(rows, deadline)
         exchange.close()

@@ -186,6 +186,9 @@ class RankRunner:
         self._expect()
         session = Competition(self._graph, self._competitors, self._references, self._entries, self, self.settings)
         session.measure(shown=False)
+        for name in self._competitors if self._hardware.apart else ():
+            if self.run(name, recording=True) is not None:
+                self.take_rows(name)
         if self.monitor is None:
             return None
         job = self.job
@@ -334,13 +337,16 @@ class RankRunner:
         self.state.enter("the program itself")
         return TurnOutcome(run_reference(self._reference, exact) / 1e6, None)
 
-    def run(self, name: str, *, exact: bool = False) -> TurnOutcome | None:
-        """Run a competitor on all ranks, in full float32 if ``exact``; rank 0 receives the measurements."""
+    def run(self, name: str, *, exact: bool = False, recording: bool = False) -> TurnOutcome | None:
+        """Run a competitor on all ranks, in full float32 if ``exact``; rank 0 receives the measurements.
+
+        Times of operators are among them if ``recording``, or if that slows nothing down.
+        """
         self._step += 1
         deadline = time.monotonic() + self.settings.timeout_s
         self.state.enter(name)
         self.control.beat()  # now, so that messages do not lengthen the run
-        turn = self._turns.run(name, exact=exact)
+        turn = self._turns.run(name, exact=exact, recording=recording or not self._hardware.apart)
         if turn is not None:
             self.control.report(self._step, asdict(turn))
         if self.monitor is None:
@@ -370,8 +376,9 @@ class RankRunner:
         return self._rounding[number]
 
     def take_rows(self, name: str) -> None:
-        """Keep the rows of the last run, with the possible clock error."""
-        self._competitors[name].timelines.append(self._rows)
+        """Keep the rows of the last run, if it has any, with the possible clock error."""
+        if self._rows:
+            self._competitors[name].timelines.append(self._rows)
         self._uncertainty_ns = max(self._uncertainty_ns, *(off for _, off in self._turns.offsets.values()), 0)
 
     def _platform(self, ranks: Sequence[Mapping[str, Any]]) -> RunPlatform:

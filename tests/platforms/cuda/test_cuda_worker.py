@@ -136,6 +136,11 @@ def test_events_of_a_run_serve_the_next(monkeypatch: pytest.MonkeyPatch) -> None
         _, timed = gpu.finish(rows, time.monotonic() + 60)
         assert timed == [("conv", 0, 0, began + 1_000_000, began + 2_000_000)]
     assert _Event.made == 4  # where the run begins, around the operator, where all has finished
+    before = _Event._now_ms
+    gpu.begin(recording=False)
+    rows = [("conv", 0, 0, gpu._now(), gpu._now())]
+    assert gpu.finish(rows, time.monotonic() + 60)[1] == []
+    assert _Event._now_ms - before == 2  # none around operators in timed runs
 
 
 def test_models_move_to_their_device(tmp_path: Path) -> None:
