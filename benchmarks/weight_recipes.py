@@ -37,7 +37,7 @@ def weights_of(recipe: Recipe, module: nn.Module) -> dict[str, Tensor]:
 
 def _source(key: str, tensor: Tensor, known: _Module) -> str | None:
     """What a weight is, or `_NONE`."""
-    for norm in known.candidates(key):
+    for norm in known.candidates(key) if tensor.ndim else ():  # single numbers are none of these
         if torch.equal(known.made(key, norm, _FIRST), tensor[:_FIRST]) and torch.equal(known.made(key, norm), tensor):
             return norm
     return _NONE

@@ -57,6 +57,7 @@ def test_recipes_make_the_weights(gpu: ModuleType) -> None:
     assert all(torch.equal(made[name], tensor) for name, tensor in tensors.items())
     name = next(iter(tensors))
     assert recipes.recipe_of({name: tensors[name] + 1}, module) == {}
+    assert recipes.recipe_of({name: tensors[name].sum()}, module) == {}  # a single number, as in RandWire
 
 
 @pytest.mark.slow
@@ -150,7 +151,7 @@ def test_without_a_gpu(gpu: ModuleType, tmp_path: Path) -> None:
     assert "platform cuda: " in done.stderr
 
 
-@pytest.mark.parametrize("name", ["googlenet", "inception_v3", "nasnet_large", "squeezenet", "bert"])
+@pytest.mark.parametrize("name", ["googlenet", "inception_v3", "nasnet_large", "squeezenet", "bert", "randwire"])
 def test_prepared_networks(gpu: ModuleType, name: str) -> None:
     """What is committed names every weight of its graph, or has it, and is small."""
     from safetensors.torch import load_file
