@@ -98,7 +98,8 @@ def _chosen(
     ``values`` are all of one inference. No conversion starts after `BUDGET_S`; the longest segments come first.
     """
     graph, deadline = model.graph, time.monotonic() + BUDGET_S
-    kinds, folder = ("finite",), cache_folder() / "segments"
+    # Clients send any values: no runtime may answer where an operator would refuse them.
+    kinds, folder = ("finite", "masked", "outside"), cache_folder() / "segments"
     converter = Converter(worker, load_weights(model.weights, graph), folder, deadline, kinds)
     recorded: dict[_Key, Segment] = {}
     for names, made in keys:

@@ -34,16 +34,21 @@ def prepare(worker: Worker, **arguments: Any) -> None:
     lane_worker.prepare(worker, **arguments)
 
 
-def prepare_in_onnxruntime(worker: Worker, **arguments: Any) -> None:
-    """What ``lane_worker.prepare`` does, with ONNX Runtime as the fastest runtime of every segment."""
+def prepare_in_runtimes(worker: Worker, **arguments: Any) -> None:
+    """What ``lane_worker.prepare`` does, with another runtime as the fastest of every segment that one takes."""
 
     def timed(own: Any, segment: Segment, computing: Mapping[str, Callable[[], object]]) -> dict[str, float]:
         return {"packed": 1.0, **dict.fromkeys(computing, 0.0)}
 
-    segment_runtimes._PACKAGES = {"onnxruntime": ()}
     segment_runtimes.Converter._timed = timed  # type: ignore[method-assign, assignment]
     lane_worker.BUDGET_S = 1e3  # type: ignore[attr-defined]  # however slow the machine is
     lane_worker.prepare(worker, **arguments)
+
+
+def prepare_in_onnxruntime(worker: Worker, **arguments: Any) -> None:
+    """The same with ONNX Runtime, in which every segment has to run."""
+    segment_runtimes._PACKAGES = {"onnxruntime": ()}
+    prepare_in_runtimes(worker, **arguments)
     own = [step for runner in worker.state["programs"].values() for step in runner._steps]
     alone = [step.call.name for step in own if "_segment_operator" not in step.call.function.__qualname__]
     if alone or not own:

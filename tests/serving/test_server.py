@@ -26,6 +26,7 @@ from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.scripts import ROOT
 from tests.serving import lane_faults
+from tests.serving.open_models import WORDS, open_scenario
 from tests.serving.served import (
     COMBINED,
     ask_both,
@@ -88,6 +89,17 @@ def test_segments_compute_what_the_models_do(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "cache"))  # its choices are no measurements
     monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare_in_onnxruntime)
     _require_served(given, "top-open")
+
+
+def test_segments_refuse_what_operators_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No runtime that takes words beyond the vocabulary has the segment that looks them up."""
+    given = Scenario.read(open_scenario(tmp_path, {"words": {}}, engine="segments"))
+    monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare_in_runtimes)
+    with Server(given, "sequential", virtual=True) as server:
+        for word in (-1, WORDS):
+            with pytest.raises(HiosError, match="out of range"):
+                server.infer("words", [torch.full((4, 3), word), torch.ones(1)], timeout_s=60)
 
 
 def test_stages_by_gpg_compute_what_the_models_do(tmp_path: Path) -> None:
