@@ -4,8 +4,8 @@ Part of benchmarks/model_validation.py, which prints it with ``--concurrent``. T
 ``blend`` with alpha 0.5 and no overheads, and ``resources``, whose three parameters (FITTED) are fitted to rows of
 IOS, LIOS and Opara at once, none to a network, a GPU or an algorithm. Nimble's rows are a user's measurements and are
 never fitted, nor are those that came after the fit. The rows of every paper, and of every network, are also predicted
-with parameters fitted without them; a GPU is that of one paper in all fitted rows. Speedups are compared, so
-that errors of the sequential latencies do not count. Two schedules of a network form a pair if their published
+with these parameters fitted without them; those of sequential latencies stay, fitted to all papers. A GPU is that of
+one paper in all fitted rows. Speedups are compared, so that errors of the sequential latencies do not count. Two schedules of a network form a pair if their published
 latencies differ by more than 2 %. Of a published range any number is right, and errors are those from its nearer end.
 NETWORK-PIXELS is a network with images of another size than its own.
 """

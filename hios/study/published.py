@@ -210,7 +210,8 @@ def verdict(published: Published, found: Found) -> Verdict:
 
     Otherwise a bound is broken, as is "up to" by more, and what has to be exact, by a tolerance of 0, is missed: it
     differs. Other numbers point in the same direction where each is on the same side of no effect as the published one
-    and, with several cases, they change from the first to the last as the published ones do.
+    and, with several cases, they change from the first to the last as the published ones do. Networks as cases have no
+    order: there the side alone tells, and without a side there is no direction.
     """
     pairs = list(_pairs(published, found))
     if not pairs:
@@ -265,6 +266,7 @@ def _margin(published: Published, end: float) -> float:
 def _has_direction(published: Published, pairs: list[_Pair]) -> bool:
     """Whether numbers on the right side change as the published cases do, or state a direction by that side alone."""
     (first, before, _), (last, after, _) = pairs[0], pairs[-1]
-    if published.cases and len(pairs) > 1 and before is not None and after is not None:
+    ordered = not all(map(published_input, published.cases))
+    if published.cases and ordered and len(pairs) > 1 and before is not None and after is not None:
         return (last - first) * (after - before) > 0
     return published.neutral is not None

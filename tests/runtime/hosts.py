@@ -179,7 +179,9 @@ class Hosts:
                 for number, name in enumerate(self.names)
             ]
         else:
-            given = ["--allow-run-as-root", "--prtemca", "plm_ssh_agent", self.agent, "-x", "PYTHONPATH", "-n", size]
+            # Bound by mpirun, the first rank of every host would be on the first core of the machine.
+            given = ["--allow-run-as-root", "--bind-to", "none", "-x", "PYTHONPATH", "-n", size]
+            given += ["--prtemca", "plm_ssh_agent", self.agent]
             given += ["--host", ",".join(f"{name}:1" for name in self.names), "--mca", "btl_tcp_if_include", "eth0"]
             starts = [("host0", ["mpirun", *options, *given, sys.executable, *words])]
         return [

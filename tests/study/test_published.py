@@ -155,6 +155,10 @@ def _published(tmp_path: Path, entry: str) -> Published:
         ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"c": 1.9}, Verdict.ELSEWHERE),
         ('cases: {"a": 1.1, "b": 0.99}, neutral: 1', {"a": 3.0, "b": 2.0}, Verdict.DIFFERS),
         ('cases: {"a": 1.4, "b": 0.9}, neutral: 1', {"a": 1.2, "b": 0.7}, Verdict.DIRECTION),
+        ('cases: {"1": 6.0, "16": 18.0}', {"1": 60.0, "16": 180.0}, Verdict.DIRECTION),
+        # Networks have no order, in which numbers could change as the published ones do.
+        ("cases: {bert: 6.0, t5: 18.0}", {"bert": 60.0, "t5": 180.0}, Verdict.DIFFERS),
+        ("cases: {bert: 1.2, t5: 1.8}, neutral: 1", {"bert": 3.0, "t5": 2.5}, Verdict.DIRECTION),
     ],
 )
 def test_verdicts(tmp_path: Path, entry: str, value: Found, expected: Verdict) -> None:
