@@ -1,13 +1,13 @@
 """How well the platform ``model`` predicts the speedups of schedules over sequential ones that papers print.
 
 Part of benchmarks/model_validation.py, which prints it with ``--concurrent``. Two models are compared: contention
-``blend`` with alpha 0.5 and no overheads, and ``resources``, whose three parameters (FITTED) are fitted to rows of
-IOS, LIOS and Opara at once, none to a network, a GPU or an algorithm. Nimble's rows are a user's measurements and are
-never fitted, nor are those that came after the fit. The rows of every paper, and of every network, are also predicted
-with these parameters fitted without them; those of sequential latencies stay, fitted to all papers. A GPU is that of
-one paper in all fitted rows. Speedups are compared, so that errors of the sequential latencies do not count. Two schedules of a network form a pair if their published
-latencies differ by more than 2 %. Of a published range any number is right, and errors are those from its nearer end.
-NETWORK-PIXELS is a network with images of another size than its own.
+``blend`` with alpha 0.5 and no overheads, and ``resources``, whose three parameters (FITTED) are fitted to rows of IOS,
+LIOS and Opara at once, none to a network, a GPU or an algorithm. Nimble's rows are a user's measurements and are never
+fitted, nor are those that came after the fit. The rows of every paper, and of every network, are also predicted with
+these parameters fitted without them; those of sequential latencies stay, fitted to all papers. A GPU is that of one
+paper in all fitted rows. Speedups are compared, so that errors of the sequential latencies do not count. Two schedules
+of a network form a pair if their published latencies differ by more than 2 %. Of a published range any number is right,
+and errors are those from its nearer end. NETWORK-PIXELS is a network with images of another size than its own.
 """
 
 from __future__ import annotations

@@ -392,7 +392,8 @@ def rows(race: Race, preparation: Preparation, with_special: Mapping[str, Differ
             row = replace(row, outcome="not started", why=why)
         if (way := entry.candidate.compared_as) in with_special:
             row = replace(row, special=_special(with_special[way], preparation.known_of(entry.candidate, "special")))
-        made.append(row)
+        # Beside other work nothing is claimed of how fast a way is.
+        made.append(replace(row, speedup=None, low=0.0, high=None) if race.busy else row)
     made.sort(key=lambda way: way.outcome != "raced")
     return (*made, *preparation.absent)
 

@@ -277,3 +277,14 @@ def test_without_rounds_the_report_has_calls_of_warming_up() -> None:
     assert (told[quick.label].median_ms, told[quick.label].equal) == (10.0, True)
     assert "while warming up" in told[quick.label].why
     assert told[untried.label].outcome == "not started"
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_busy_machine_has_no_speedups(busy: bool) -> None:
+    """Times of rounds beside other work are told, but nothing is claimed of them."""
+    quick = in_runtime("openvino", 1)
+    race = _after({TODAY: _SLOW * 2, quick: _FAST * 2}, busy=busy)
+    ready = {way.label: ReadyCandidate(way, lambda tensors: [], 1.0, 1.0) for way in (TODAY, quick)}
+    told = rows(race, cast(Preparation, SimpleNamespace(ready=ready, absent=[])), {})
+    assert all(way.median_ms is not None for way in told)
+    assert [way.speedup is None and way.high is None for way in told] == [busy, busy]
