@@ -148,7 +148,7 @@ def extract(
         if Path(program).suffix.lower() == ".onnx":
             return _extract_onnx(program, name, units, below or {})
         program = Program.read(program, trusted=trusted)
-    return extract_program(program.exported, name, program.declared, units=units, below=below)
+    return extract_program(program.exported, name, program.ranged(), units=units, below=below)
 
 
 def extract_program(

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+import hios
 from hios.cli.files import extract
 from hios.errors import ArtifactError, UnsupportedError
 from hios.frontends import program as programs
@@ -146,6 +147,8 @@ def test_large_integers(tmp_path: Path, dtype: torch.dtype, largest: int) -> Non
     graph = extract(tmp_path / "program.pt2", tmp_path / "graph.json", tmp_path / "weights.safetensors", "test")
     (spec,) = graph.inputs
     assert (spec.dtype, spec.below) == (str(dtype).removeprefix("torch."), largest + 1)
+    in_memory, _ = hios.extract(given)
+    assert in_memory.inputs == graph.inputs
 
 
 @pytest.mark.parametrize("kind", [lambda h: h, lambda h: h.imag, nn.Parameter])
