@@ -1,13 +1,15 @@
 """Many small branches: hios's schedules, by operators and by segments, against other runtimes with the same cores.
 
-    python benchmarks/many_branches.py [NETWORK ...] [--engines ENGINE ...] [--runs N] [--tensorflow FOLDER]
+    python benchmarks/many_branches.py [NETWORK ...] [--engines ENGINE ...] [--algorithms NAME ...]
+        [--baselines NAME ...] [--runs N] [--tensorflow FOLDER]
 
 Networks are those of `NETWORKS`, all of them if none is named, or of models/. For each engine there is one session of
 `hios.execute`, in which all ways take turns on the same two cores. Times are 20th percentiles and medians,
 milliseconds; the bound is half of the fastest way on one core, or what two independent copies of the network leave of
 that. Goals by segments: the sequential schedule on one core within 2 % of the fastest runtime with one thread; on two
 cores at most 0.85 of the fastest other way for branches of convolutions and GRUs, 0.95 for MLPs, and at least 0.75 of
-what the second bound allows for Inception-v3, 0.9 for NASNet-large and RandWire.
+what the second bound allows for Inception-v3, 0.9 for NASNet-large and RandWire. These ratios are printed for every
+algorithm. A runtime that takes too long for a large network can be left out of --baselines.
 
 With --tensorflow, networks of `NETWORKS` also run in TensorFlow (inter_op 2, intra_op 1; tensorflow_branches.py), half
 of the runs right before the session and half right after it. FOLDER takes an environment for it (some 1.5 GB; the first
@@ -35,7 +37,7 @@ from hios.machine.statistics import spread
 
 _BRANCHES, _LAYERS = 16, 3
 _ENGINES = ("operators", "segments")
-_SCHEDULES = [("hios-lp", 2), ("sequential", 1)]
+_ALGORITHMS = ("hios-lp",)
 _BASELINES = ("eager", "compile", "onnxruntime", "openvino")
 _TENSORFLOW = ("tensorflow-cpu==2.21.0", "keras==3.15.1", "numpy==2.4.6")
 
@@ -82,6 +84,15 @@ NETWORKS: dict[str, tuple[Callable[[], list[nn.Module]], tuple[int, ...]]] = {
 }
 
 
+def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """A network of `NETWORKS` or of models/, with example inputs."""
+    if name not in NETWORKS:
+        return build_model(name, {}, 0)
+    torch.manual_seed(0)
+    layers, shape = NETWORKS[name]
+    return Branches(layers).eval(), (torch.randn(shape),)
+
+
 def in_tensorflow(home: Path, module: nn.Module, x: Tensor, runs: int) -> list[float]:
     """Milliseconds of runs of branches, as `tensorflow_branches.py` has them."""
     file = home / "branches.npz"
@@ -96,26 +107,27 @@ def in_tensorflow(home: Path, module: nn.Module, x: Tensor, runs: int) -> list[f
     return taken
 
 
-def compare(name: str, engines: Sequence[str], runs: int, tensorflow: Path | None) -> None:
+def compare(
+    name: str,
+    engines: Sequence[str],
+    runs: int,
+    tensorflow: Path | None,
+    algorithms: Sequence[str],
+    baselines: Sequence[str],
+) -> None:
     """Print the times of all ways to run a network, in a session for each engine."""
-    torch.manual_seed(0)
-    module: nn.Module
-    inputs: tuple[Tensor, ...]
-    if name in NETWORKS:
-        layers, shape = NETWORKS[name]
-        module, inputs = Branches(layers).eval(), (torch.randn(shape),)
-    else:
-        module, inputs = build_model(name, {}, 0)
+    module, inputs = build(name)
     program = torch.export.export(module, inputs)
     graph, weights = hios.extract(program)
     problem = hios.Problem(graph, hios.profile(graph, devices=2, repeats=3, stages_of=(), budget_s=10))
-    schedules = [hios.schedule(problem, algorithm, devices) for algorithm, devices in _SCHEDULES]
+    schedules = [hios.schedule(problem, algorithm, 2) for algorithm in algorithms]
+    schedules.append(hios.schedule(problem, "sequential"))
     print(f"{name}: {len(graph.operators)} operators, {runs} runs")
     for engine in engines:
         home = tensorflow if name in NETWORKS else None
         there = in_tensorflow(home, module, inputs[0], (runs + 1) // 2) if home else []
         run = hios.execute(
-            graph, weights, schedules, program=program, engine=engine, runs=runs, baselines=_BASELINES, timeout_s=600
+            graph, weights, schedules, program=program, engine=engine, runs=runs, baselines=baselines, timeout_s=600
         )
         print(f"  engine: {engine}; load average at the start {run.platform.load_average}")
         ways = {entry.label: entry.latency_ms for entry in run.results}
@@ -136,11 +148,11 @@ def compare(name: str, engines: Sequence[str], runs: int, tensorflow: Path | Non
         bound = least / ceiling.throughput_ratio
         for what, value in {
             "sequential-1 / best with 1 thread": ways["sequential-1"].p20 / one,
-            "hios-lp-2 / best with 2 threads": ways["hios-lp-2"].p20 / two,
+            **{f"{own}-2 / best with 2 threads": ways[f"{own}-2"].p20 / two for own in algorithms},
             "throughput of 2 copies / 1": ceiling.throughput_ratio,
             "bound: fastest on one core / 2": least / 2,
             "bound: the same / 2 copies": bound,
-            "that bound / hios-lp-2": bound / ways["hios-lp-2"].p20,
+            **{f"that bound / {own}-2": bound / ways[f"{own}-2"].p20 for own in algorithms},
         }.items():
             print(f"    {what:<34} {value:8.3f}", flush=True)
 
@@ -150,13 +162,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", default=NETWORKS, metavar="NETWORK")
     parser.add_argument("--engines", nargs="+", choices=_ENGINES, default=_ENGINES, help="default: both, one by one")
+    parser.add_argument(
+        "--algorithms", nargs="+", default=_ALGORITHMS, metavar="NAME", help="on two devices (default: hios-lp)"
+    )
+    parser.add_argument(
+        "--baselines", nargs="+", choices=_BASELINES, default=_BASELINES, help="other runtimes (default: all)"
+    )
     parser.add_argument("--runs", type=int, default=36, metavar="N", help="runs of every way (default: 36)")
     parser.add_argument("--tensorflow", type=Path, metavar="FOLDER", help="compare with TensorFlow too")
     given = parser.parse_args()
     if given.tensorflow:
         environment(given.tensorflow, _TENSORFLOW)
     for name in given.networks:
-        compare(name, given.engines, given.runs, given.tensorflow)
+        compare(name, given.engines, given.runs, given.tensorflow, given.algorithms, given.baselines)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ python benchmarks/optimize_gain.py --early [MODEL ...]
 python benchmarks/optimize_gain.py --overhead
 python benchmarks/optimize_gain.py --load PROCESSES [MODEL ...]
 
-Networks are those of models/, at the sizes of the papers. hios.optimize races all ways that are installed; the table
-has their medians of whole calls, in the rounds that neither chose nor checked, how many times as long as the fastest
-the kept one takes, and when a way was ready that has 80 % of the gain. Then the model with one thread, with all, and
-the kept way take turns again in ROUNDS rounds of random order: medians, 20th and 80th percentile, and the median of the
-ratios round by round with its 95 % interval.
+Networks are those of models/, at the sizes of the papers, or of many_branches.py. hios.optimize races all ways that are
+installed; the table has their medians of whole calls, in the rounds that neither chose nor checked, how many times as
+long as the fastest the kept one takes, and when a way was ready that has 80 % of the gain. Then the model with one
+thread, with all, and the kept way take turns again in ROUNDS rounds of random order: medians, 20th and 80th percentile,
+and the median of the ratios round by round with its 95 % interval.
 ``HIOS_CACHE`` says where measurements are kept: give an empty folder to have everything measured anew. The budget is
 large by default, so that every way is prepared. ``--start`` prints, for each network in processes of its own, how long
 hios.optimize takes with an empty cache and the default budget, from that cache, from one in which the model itself was
@@ -40,12 +40,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import hios
 from hios.core.schedule import StagedPlan
 from hios.files.artifacts import resource_directory
-from hios.frontends.export import build_model
 from hios.machine.description import busy_share, usable_cores
 from hios.machine.statistics import interval, spread
 from hios.optimizing.module import torch_threads
@@ -73,8 +72,8 @@ import torch
 began = time.perf_counter()
 import hios
 imported = time.perf_counter() - began
-from hios.frontends.export import build_model
-model, inputs = build_model(sys.argv[1], {}, 0)
+from many_branches import build
+model, inputs = build(sys.argv[1])
 began = time.perf_counter()
 fast = hios.optimize(model, inputs, **json.loads(sys.argv[2]))
 optimized = time.perf_counter()
@@ -92,9 +91,16 @@ def timed(call: Callable[[], Any]) -> float:
     return (time.perf_counter_ns() - began) / 1e6
 
 
+def built(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """A network of many_branches.py or of models/, with example inputs."""
+    from many_branches import build  # beside this script, which tests import from elsewhere
+
+    return build(name)
+
+
 def compare(name: str, budget_s: float) -> Report:
     """Print the rows of one network; returns what hios.optimize found."""
-    model, inputs = build_model(name, {}, 0)
+    model, inputs = built(name)
     began = time.perf_counter()
     fast = hios.optimize(model, inputs, budget_s=budget_s)
     seconds = time.perf_counter() - began
@@ -217,7 +223,7 @@ def other_work(processes: int) -> Iterator[None]:
 
 def loaded(name: str, processes: int, budget_s: float) -> None:
     """Print what is chosen for a network beside other work, what that costs, and how soon it is settled afterwards."""
-    model, inputs = build_model(name, {}, 0)
+    model, inputs = built(name)
     options = Options(budget_s=budget_s)
     subject = Subject(model.eval(), tuple(inputs), {}, options, options.divisions())
     subject.run_once()
@@ -264,14 +270,15 @@ def loaded(name: str, processes: int, budget_s: float) -> None:
 
 def early(name: str) -> None:
     """Print when a module that nothing was waited for takes which way; the cores are idle but for the search."""
-    model, inputs = build_model(name, {}, 0)
+    model, inputs = built(name)
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache,  # the choice may be written after the end
         tempfile.TemporaryDirectory() as folder,
     ):
         package = type(model).__module__.partition(".")[0]  # from which the other process imports the model's class
-        (Path(folder) / package).symlink_to(resource_directory("models"))
-        sys.path.append(folder)
+        if package != "many_branches":  # which is found beside this script
+            (Path(folder) / package).symlink_to(resource_directory("models"))
+            sys.path.append(folder)
         began, taken = time.perf_counter(), dict[str, float]()
         fast = hios.optimize(model, inputs, wait=False, cache=cache)
         while (report := fast.report).pending or not taken:
@@ -336,7 +343,8 @@ def started(name: str, cache: str, **options: Any) -> Start:
         **options: keyword arguments of hios.optimize.
     """
     command = [sys.executable, "-c", START, name, json.dumps(options)]
-    environment = {**os.environ, "HIOS_CACHE": cache}
+    path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"  # of many_branches
+    environment = {**os.environ, "HIOS_CACHE": cache, "PYTHONPATH": path}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return Start(*json.loads(done.stdout.splitlines()[-1]))
 

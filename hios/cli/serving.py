@@ -40,7 +40,8 @@ runtime_option = click.option(
     "--runtime",
     type=click.Choice(get_args(ServingRuntime)),
     help="Run the programs of the models as a whole in this runtime, without weights: with --policy one-per-lane a "
-    "session on every lane, with sequential one on one lane, with threads one on all cores.",
+    "session on every lane, with sequential one on one lane, with threads one on all cores. It may answer inputs that "
+    "the model refuses, such as words beyond the vocabulary.",
 )
 
 

@@ -318,7 +318,8 @@ def model_head(number: int, model: Any) -> View:
 def _sentences(model: ModelResults) -> Iterable[str]:
     sentences = [fastest_way_sentence(model), fastest_sentence(model), slower_sentence(model), cut_sentence(model)]
     sentences.append(engine_sentence(model))
-    return filter(None, [*sentences, *ceiling_sentences(model), predictions.in_words(model.run)])
+    said = [predictions.segments_in_words(model.run), predictions.in_words(model.run)]
+    return filter(None, [*sentences, *ceiling_sentences(model), *said])
 
 
 def _picture(model: ModelResults) -> View:

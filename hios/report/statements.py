@@ -61,10 +61,12 @@ def _large_errors(model: ModelResults) -> list[str]:
     if not large:
         return []
     errors = ", ".join(f"{result.label} {result.prediction_error:+.1%}" for result in large)
+    cut = any(result.segments for result in large)
+    why = "they are of single operators, where devices ran segments, so " if cut else ""
     return [
         f"{len(large)} of {len(model.run.results)} predictions of {model.name} are more than {LARGE_ERROR:.0%} off "
-        f"what was measured ({errors}): the cost model may rank these schedules wrongly, and their lower bounds hold "
-        "for the model only."
+        f"what was measured ({errors}): {why}the cost model may rank these schedules wrongly, and their lower bounds "
+        "hold for the model only."
     ]
 
 
@@ -102,6 +104,8 @@ def engine_sentence(model: ModelResults) -> str | None:
     ratio = baseline.latency_ms.median / reference.latency_ms.median
     bounds = _interval(baseline, reference)
     meaning = "what the engine itself costs (above 1) or saves (below 1)"
+    if segments := predictions.runtimes_in_words(baseline.segments or ()):
+        meaning = f"what {segments} cost (above 1) or save (below 1)"
     if bounds is not None and not tells(bounds):
         meaning = "the two are statistically tied"
     return (

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
+from collections.abc import Iterable
 
 from hios.core import drift
 from hios.core.drift import ProfileProbe, RunProbe
-from hios.formats.run import Run
+from hios.formats.run import Run, SegmentResult
+from hios.frontends.models import RUNTIMES
 from hios.machine.description import BUSY
 
 
@@ -36,6 +39,23 @@ def _slower(low: float, high: float) -> str:
         return f"between {-low:.1f}% faster and {high:.1f}% slower than"
     ends = dict.fromkeys(f"{end:.1f}" for end in sorted((abs(low), abs(high))))
     return f"{' to '.join(ends)}% {'slower' if high > 0 else 'faster'} than"
+
+
+def segments_in_words(run: Run) -> str | None:
+    """What ran the segments of all schedules of a session, in one sentence; None if it ran operator by operator."""
+    if run.engine != "segments":
+        return None
+    ran = runtimes_in_words(segment for result in run.results for segment in result.segments or ())
+    return f"Devices ran {ran or 'no segments, as no schedule could be cut'}; predictions are of single operators."
+
+
+def runtimes_in_words(segments: Iterable[SegmentResult]) -> str:
+    """How many ran in which runtime, such as ``segments (12 in ONNX Runtime, 2 by operators)``; empty without any."""
+    counts = Counter(
+        "by operators" if own.runtime == "packed" else f"in {RUNTIMES.get(own.runtime, own.runtime)}"
+        for own in segments
+    )
+    return f"segments ({', '.join(f'{count} {how}' for how, count in counts.most_common())})" if counts else ""
 
 
 def other_work_in_words(run: Run, name: str = "") -> str | None:

@@ -21,7 +21,8 @@ def latency_table(run: Run) -> str:
     references, and the ceilings. The sequential schedule on one device is listed once, whether or not a schedule file
     asked for it. Schedules whose costs state the speed of the machine when they were measured also have their
     prediction, the drift of the machine since, and the error beyond it. The last lines explain these columns, how
-    accurate predictions were, where devices share cores or GPUs, and which schedules could not run as CUDA graphs.
+    accurate predictions were, what ran segments, where devices share cores or GPUs, and which schedules could not run
+    as CUDA graphs.
     """
     baseline = run.baseline.latency_ms
     shown = any(result.algorithm == "sequential" and result.devices == 1 for result in run.results)
@@ -63,6 +64,7 @@ def _prediction(result: ScheduleResult | None, decimals: int) -> list[str]:
 def _notes(run: Run) -> list[str]:
     said = predictions.in_words(run)
     notes = [] if said is None else [_LEGEND, said]
+    notes += [] if (segments := predictions.segments_in_words(run)) is None else [segments]
     notes += [] if (busy := predictions.other_work_in_words(run)) is None else [busy]
     notes += [] if (kind := predictions.other_hardware_in_words(run)) is None else [kind]
     notes += ["virtual devices: times say little"] if run.platform.virtual else []

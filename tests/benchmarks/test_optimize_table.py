@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks import optimize_gain
@@ -17,6 +19,13 @@ def _report(chosen: str, **medians: float) -> Report:
     slow = WayReport("slow", "compile", "slower", median_ms=99.0)
     absent = WayReport("absent", "openvino", "not started", "no time")
     return Report("Net", chosen, "because", (*ways, slow, absent), seconds=9.0)
+
+
+def test_networks_of_many_branches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks of the script beside it are taken by name."""
+    monkeypatch.syspath_prepend(Path(optimize_gain.__file__).parent)  # as for a script
+    model, (x,) = optimize_gain.built("mlps-32")
+    assert model(x).shape == (32, 16 * 256)
 
 
 def test_table() -> None:

@@ -418,6 +418,25 @@ def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
     assert rows["2 independent copies"]["speedup_low"] == ""
 
 
+def test_segments_are_told_and_explain_errors(tmp_path: Path) -> None:
+    """What ran segments stands on the page, and neither predictions nor ratios are put down to operators."""
+    model = make_results(tmp_path / "m", "net")
+    run = json.loads((model / "run.json").read_text())
+    cells = [
+        {"device": 0, "operators": ["op0"], "runtime": runtime, "latency_ms": {runtime: 1.0}}
+        for runtime in ("onnxruntime", "packed", "onnxruntime")
+    ]
+    run |= {"engine": "segments", "baseline": run["baseline"] | {"segments": cells[:1]}}
+    for result in run["results"]:
+        result |= {"segments": cells, "prediction_error": -0.5}
+    artifacts.write(model / "run.json", "run", run)
+    text = html.unescape(page_of(tmp_path, model))
+    assert "Devices ran segments (8 in ONNX Runtime, 4 by operators); predictions are of single operators." in text
+    assert "): they are of single operators, where devices ran segments, so the cost model may rank these" in text
+    assert "what segments (1 in ONNX Runtime) cost (above 1) or save (below 1)" in text
+    assert "the engine itself" not in text
+
+
 def test_auto_has_a_row(tmp_path: Path) -> None:
     """The choice has a row of its own runs in page, chart and table, and an explanation; without one, nothing."""
     chosen = {

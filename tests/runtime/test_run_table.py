@@ -9,7 +9,17 @@ import msgspec
 import pytest
 
 from hios.core.drift import Estimate
-from hios.formats.run import Baseline, Ceiling, Chosen, Latency, ReferenceResult, Run, RunPlatform, ScheduleResult
+from hios.formats.run import (
+    Baseline,
+    Ceiling,
+    Chosen,
+    Latency,
+    ReferenceResult,
+    Run,
+    RunPlatform,
+    ScheduleResult,
+    SegmentResult,
+)
 from hios.runtime.predictions import in_words, other_work_in_words
 from hios.runtime.run_table import latency_table
 
@@ -58,6 +68,16 @@ def test_intervals() -> None:
     assert eager.endswith("  0.50")
     itself = {"speedup": 1.0, "speedup_interval": (1.0, 1.0)}  # the sequential schedule over itself
     assert latency_table(_run(10, "greedy", result=itself)).splitlines()[2].endswith("  1.00")
+
+
+def test_segments() -> None:
+    """The last line says what ran segments, and that predictions are of operators; also where nothing was cut."""
+    own = tuple(SegmentResult(0, ("a",), runtime, {}) for runtime in ("packed", "openvino", "openvino"))
+    last = latency_table(_run(10, "greedy", engine="segments", result={"segments": own})).splitlines()[-1]
+    assert last == "Devices ran segments (2 in OpenVINO, 1 by operators); predictions are of single operators."
+    last = latency_table(_run(10, "greedy", engine="segments", result={"segments": ()})).splitlines()[-1]
+    assert last.startswith("Devices ran no segments, as no schedule could be cut; ")
+    assert "segments" not in latency_table(_run(10, "greedy", engine="operators"))
 
 
 def test_predictions() -> None:
