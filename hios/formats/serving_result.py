@@ -202,6 +202,11 @@ class ResultFile(Record, frozen=True, kw_only=True):
     format_version: FormatVersion = 1
 
     @property
+    def offered_per_s(self) -> float:
+        """Tasks that arrived per second."""
+        return self.total.offered / (self.duration_s * self.repeats)
+
+    @property
     def done_per_s(self) -> float:
         """Completed tasks per second."""
         return self.total.completed / (self.duration_s * self.repeats)

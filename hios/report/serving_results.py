@@ -91,15 +91,14 @@ def serving_rows(scenario: ServedScenario) -> list[View]:
 
 
 def _row(served: ServedPolicy, result: ResultFile) -> View:
-    time, total = result.duration_s * result.repeats, result.total
-    done = total.completed / time
+    total, done = result.total, result.done_per_s
     return {
         "policy": served.policy,
         "chosen": _chosen(result),
         "load": served.load,
         "mark": "predicted" if result.simulated else "measured here",
-        "offered": total.offered / time,
-        "goodput": total.goodput / time,
+        "offered": result.offered_per_s,
+        "goodput": result.goodput_per_s,
         "done": done,
         "lost": (total.dropped + total.expired + total.failed) / total.offered if total.offered else 0.0,
         "p50": total.p50_ms,
@@ -190,7 +189,7 @@ def _best(results: Mapping[str, ResultFile], load: float) -> str:
     place = order(candidates, objective)[0]
     name, best = list(results.items())[place]
     how = "predicted" if best.simulated else "measured"
-    offered = best.total.offered / (best.duration_s * best.repeats)
+    offered = best.offered_per_s
     return (
         f"At load {load:g}, {name} serves best, {how}, by {WORDS[objective]}: of {offered:.3g} tasks/s it answers "
         f"within their SLO {brief(candidates[place])}."
