@@ -189,9 +189,8 @@ def _best(results: Mapping[str, ResultFile], load: float) -> str:
     place = order(candidates, objective)[0]
     name, best = list(results.items())[place]
     how = "predicted" if best.simulated else "measured"
-    offered = best.offered_per_s
     return (
-        f"At load {load:g}, {name} serves best, {how}, by {WORDS[objective]}: of {offered:.3g} tasks/s it answers "
+        f"At load {load:g}, {name} serves best, {how}, by {WORDS[objective]}: of {best.offered_per_s:.3g} tasks/s it answers "
         f"within their SLO {brief(candidates[place])}."
     )
 
