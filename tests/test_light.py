@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import hios
+from benchmarks.house import chain, imported, modules, packages
 from hios import ALGORITHMS
 from tests.problems import problem, write_files
 
@@ -135,37 +136,12 @@ def _places() -> dict[str, int]:
     return {name: place for place, name in enumerate([*names, "__main__"])}
 
 
-def _modules() -> dict[str, Path]:
-    """Every module of hios below hios itself, by dotted name."""
-    modules = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        name = ".".join(part for part in parts if part != "__init__")
-        if name:
-            modules[name] = path
-    return modules
-
-
-def _imported(path: Path) -> set[str]:
-    """Modules of hios that a file imports anywhere: at the top, in functions, for type checkers."""
-    imported: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            imported |= {alias.name.removeprefix("hios.") for alias in node.names if alias.name.startswith("hios.")}
-        elif isinstance(node, ast.ImportFrom) and node.module == "hios":
-            imported |= {alias.name for alias in node.names if alias.name in _PLACE}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hios."):
-            package = (node.module or "").removeprefix("hios.")
-            names = {f"{package}.{alias.name}" for alias in node.names}
-            imported |= {name if name in _MODULES else package for name in names}
-        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: relative import"
-    return imported
-
-
 #: Packages in the longest chain of imports.
 _MOST_LEVELS = 13
 _PLACE = _places()
-_MODULES = _modules()
+_MODULES = modules(ROOT)
+#: What every module imports.
+_IMPORTS = {name: imported(path, _MODULES) for name, path in _MODULES.items()}
 
 
 def test_every_module_has_a_layer() -> None:
@@ -177,44 +153,33 @@ def test_every_module_has_a_layer() -> None:
 def test_modules_import_from_above_only(module: str) -> None:
     """A module imports from the layers above its own, and within its layer from what stands to its left."""
     own = _PLACE[module.partition(".")[0]]
-    below = [name for name in _imported(_MODULES[module]) if _PLACE[name.partition(".")[0]] > own]
+    below = [name for name in _IMPORTS[module] if _PLACE[name.partition(".")[0]] > own]
     assert below == []
 
 
 def test_nothing_imports_in_a_circle() -> None:
     """No module imports itself through others, wherever in their code the imports are."""
-    left = {name: _imported(path) - {name} for name, path in _MODULES.items()}
-    while free := [name for name, needed in left.items() if not needed & left.keys()]:
-        for name in free:
-            del left[name]
-    assert left == {}
+    assert chain(_IMPORTS)[1] == set()
 
 
 def test_chains_of_packages_are_short() -> None:
     """What has to be known to follow an import to its end: a chain of a few packages."""
-    needed: dict[str, set[str]] = {}
-    for name, path in _MODULES.items():
-        package = name.partition(".")[0]
-        needed.setdefault(package, set()).update(other.partition(".")[0] for other in _imported(path))
-    length: dict[str, int] = {}
-    for package in sorted(needed, key=_PLACE.__getitem__):
-        length[package] = 1 + max((length[other] for other in needed[package] - {package}), default=0)
-    assert max(length.values()) <= _MOST_LEVELS
+    assert chain(packages(_IMPORTS))[0] <= _MOST_LEVELS
 
 
 def test_imports_are_found() -> None:
     """The measure measures: imports at the top, in functions and for type checkers are all seen."""
-    of_problem = _imported(_MODULES["core.problem"])
+    of_problem = _IMPORTS["core.problem"]
     assert {"core.graph", "core.costs"} <= of_problem
     assert {name.partition(".")[0] for name in of_problem} <= set(_PLACE)
-    assert "charts.marks" in _imported(_MODULES["study.figures.hios"])  # a module of a package by name
-    assert "runtime.session" in _imported(_MODULES["cli.files"])  # inside a function
-    assert "workers.arena" in _imported(_MODULES["workers.worker"])  # for type checkers
+    assert "charts.marks" in _IMPORTS["study.figures.hios"]  # a module of a package by name
+    assert "runtime.session" in _IMPORTS["cli.files"]  # inside a function
+    assert "workers.arena" in _IMPORTS["workers.worker"]  # for type checkers
 
 
 def test_algorithms_do_not_import_each_other_through_the_registry() -> None:
     """Every algorithm is a module of its own that the registry does not know."""
-    assert not any(name.startswith("schedulers.") for name in _imported(_MODULES["schedulers.registry"]))
+    assert not any(name.startswith("schedulers.") for name in _IMPORTS["schedulers.registry"])
     for algorithm in ALGORITHMS.values():
         assert algorithm.run.__module__.startswith("hios.schedulers.")
         assert importlib.import_module(algorithm.run.__module__).__doc__

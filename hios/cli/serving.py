@@ -448,7 +448,7 @@ def _train_launcher(scenario: Scenario, output: Path, settings: LauncherSettings
     """Train a launcher on a scenario, and say what it is good for."""
     from msgspec import convert
 
-    from hios.formats.serving_result import Candidate
+    from hios.formats.serving_result import ComparedPolicy
     from hios.serving.launcher.training import train_launcher
     from hios.serving.tables import candidates_table
 
@@ -458,7 +458,7 @@ def _train_launcher(scenario: Scenario, output: Path, settings: LauncherSettings
 
     launcher = train_launcher(scenario, settings, progress)
     launcher.write(output)
-    click.echo("\n".join(candidates_table([convert(entry, Candidate) for entry in launcher.facts["candidates"]])))
+    click.echo("\n".join(candidates_table([convert(entry, ComparedPolicy) for entry in launcher.facts["candidates"]])))
     click.echo(f"{output}: on held-out traces the best policy is {launcher.facts['deployed']}")
 
 

@@ -367,7 +367,7 @@ def partition_command(
     """
     check_cache(cache, no_cache)
     check_outputs([graph, weights], [output])
-    from hios.optimizing.schedules import partition
+    from hios.optimizing.partition import partition
     from hios.platforms.workloads import load_weights
     from hios.profiling.cache import chosen_folder
 

@@ -108,7 +108,7 @@ class ModelOfCandidate(Record, frozen=True, kw_only=True):
     mean_ms: OrAbsent[_Milliseconds] = None
 
 
-class Candidate(Record, frozen=True, kw_only=True):
+class ComparedPolicy(Record, frozen=True, kw_only=True):
     """A policy under a launcher that auto compared, on traces other than those of the result."""
 
     policy: Text
@@ -144,7 +144,7 @@ class ResultFile(Record, frozen=True, kw_only=True):
     """Where lanes ran segments of blocks, each in the fastest runtime; absent where they ran operators."""
     chosen: OrAbsent[Text] = None
     """The policy that auto chose."""
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[ComparedPolicy, ...] = ()
     """The policies that auto compared, best first."""
     objective: OrAbsent[Objective] = None
     """What was best, as the scenario states it; absent in older files, whose objective was throughput."""
@@ -200,6 +200,11 @@ class ResultFile(Record, frozen=True, kw_only=True):
     platform: OrAbsent[Platform] = None
     versions: OrAbsent[Versions] = None
     format_version: FormatVersion = 1
+
+    @property
+    def offered_per_s(self) -> float:
+        """Tasks that arrived per second."""
+        return self.total.offered / (self.duration_s * self.repeats)
 
     @property
     def done_per_s(self) -> float:

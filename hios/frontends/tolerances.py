@@ -80,6 +80,31 @@ class ReducedPrecision:
 TF32 = ReducedPrecision("TF32", TF32_TOLERANCE, scaled)
 
 
+@dataclass(frozen=True, slots=True)
+class OutputCheck:
+    """How outputs of a run are compared with the expected ones; ``unit`` is that of the tolerance, in words."""
+
+    tolerance: float
+    compare: Callable[[Tensor, Tensor, float], tuple[float, bool]]
+    unit: str
+
+    @classmethod
+    def of(cls, tolerance: float, reduced: ReducedPrecision | None) -> OutputCheck:
+        """That of runs in full precision, or in a reduced one, which may have a larger tolerance."""
+        if reduced is None:
+            return cls(tolerance, compared, "absolute plus relative")
+        return cls(max(tolerance, reduced.tolerance), reduced.compare, f"of its largest value, in {reduced.name}")
+
+    def difference(self, output: Tensor, expected: Tensor) -> tuple[float, bool]:
+        """Largest absolute difference, and whether every value is within the tolerance."""
+        return self.compare(output, expected, self.tolerance)
+
+    def wrong(self, number: int, off: float) -> str:
+        """In words, that an output differs by more than is allowed."""
+        allowed = f"{self.tolerance:g} {self.unit}"
+        return f"output {number} differs from the reference by up to {off:.3g}; allowed: {allowed}"
+
+
 def beyond(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> float | None:
     """The largest difference from a model's outputs, if one is beyond the tolerance; None if all are within.
 

@@ -11,8 +11,8 @@ purity        whether a model has side effects: only one without is run more oft
 candidates    what can run a model: itself, another runtime, or a schedule on workers
 runtimes      the whole model in OpenVINO, ONNX Runtime or TorchInductor; converting for a runtime in a separate
               process
-schedules     schedules for the device counts that are predicted to be fast; how to divide the cores of the machine
-              into devices for a network
+schedules     schedules for the device counts that are predicted to be fast
+partition     how to divide the cores of the machine into devices for a network
 preparation   the model to be optimized, and preparing all candidates within the budget
 mutation_detection  whether dictionaries, objects and tensors are untouched, natively
 other_inputs  inputs made from the example, on which every way is compared with the model

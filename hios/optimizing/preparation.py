@@ -220,7 +220,7 @@ class Preparation:
         return self.exported is None or any(map(_divides, self.exported.program.graph.nodes))
 
     def known_of(self, candidate: Candidate, kind: str) -> list[str]:
-        """The same for a candidate: of what runs it, and of what it was converted for."""
+        """Operators for which the runtime of a candidate, or that for which it was converted, is known to differ."""
         both = (candidate.kind, candidate.converted_for)
         return list(dict.fromkeys(name for runtime in both for name in self.known(runtime, kind)))
 

@@ -1,10 +1,10 @@
-"""Racing candidates in turns on the example inputs, and choosing among them.
+"""Choosing the fastest candidate by letting candidates run in turns, on the example inputs or in the user's calls.
 
-On a busy machine: choosing by rounds, which remain fair; repeating that in the user's calls, once the cores are idle.
-
-No call waits, and none is made twice unless it fails: each is run by one of the candidates, all of which give equal
-outputs, and these take turns. Until the cores are idle, the provisional choice runs all calls, and every ``LOOK_S``
-seconds a call checks how busy the cores have been since the last check, which takes less than a millisecond.
+`Race` does the former; where the machine is busy it chooses by rounds, which remain fair. `OnlineRace` repeats that
+choice in the user's calls, once the cores are idle. No call waits, and none is made twice unless it fails: each is run
+by one of the candidates, all of which give equal outputs, and these take turns. Until the cores are idle, the
+provisional choice runs all calls, and every ``LOOK_S`` seconds a call checks how busy the cores have been since the
+last check, which takes less than a millisecond.
 """
 
 from __future__ import annotations

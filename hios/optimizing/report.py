@@ -1,6 +1,6 @@
-"""The report of ``optimize``: the choice, with a row of measured numbers per candidate.
+"""What ``hios.optimize`` tells its user: the report of its choice, and while it works, its steps and the time left.
 
-The time limit of ``hios.optimize``: which steps still fit, and the remaining time for the progress bar.
+The report has a row of measured numbers per candidate. `Budget` is the time limit: it says which steps still fit.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""The whole model in another runtime within this process: OpenVINO, ONNX Runtime or TorchInductor.
+"""Converting the whole model for another runtime, OpenVINO, ONNX Runtime or TorchInductor, and running it there.
 
 Each converts an exported program into files, which the cache keeps, and loads it from them in tenths of a second.
 torch.compile takes part as AOTInductor, which makes the same kernels ahead of time and keeps them in a file.
 
-Converting a program for another runtime in a separate process, stopped when the budget ends.
-
-``python -m hios.optimizing.runtimes KIND FILE THREADS`` is what runs there; the path of the program comes by its
-standard input, as a line of JSON.
+A conversion runs in a process of its own, which is stopped when the budget ends: ``python -m hios.optimizing.runtimes
+KIND FILE THREADS`` gets the path of the program by its standard input, as a line of JSON.
 """
 
 from __future__ import annotations

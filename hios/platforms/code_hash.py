@@ -30,7 +30,7 @@ STAGES = {
     "export": ("hios.frontends.export", "hios.frontends.onnx_file"),
     "extract": ("hios.frontends.extract",),
     "profile": ("hios.profiling.profile",),
-    "partition": ("hios.optimizing.schedules",),
+    "partition": ("hios.optimizing.partition",),
     "predict": ("hios.profiling.predict",),
     "schedule": ("hios.schedulers",),
     "simulation": ("hios.study.simulation",),

@@ -12,7 +12,7 @@ from hios.charts import marks
 from hios.charts.rendering import to_svg
 from hios.errors import ArtifactError
 from hios.files import artifacts
-from hios.formats.serving_result import Candidate, ResultFile
+from hios.formats.serving_result import ComparedPolicy, ResultFile
 from hios.report.tables import View
 from hios.serving.objective import WORDS, brief, candidate_of, order
 from hios.serving.strict_rounds import rounds_notes
@@ -91,15 +91,14 @@ def serving_rows(scenario: ServedScenario) -> list[View]:
 
 
 def _row(served: ServedPolicy, result: ResultFile) -> View:
-    time, total = result.duration_s * result.repeats, result.total
-    done = total.completed / time
+    total, done = result.total, result.done_per_s
     return {
         "policy": served.policy,
         "chosen": _chosen(result),
         "load": served.load,
         "mark": "predicted" if result.simulated else "measured here",
-        "offered": total.offered / time,
-        "goodput": total.goodput / time,
+        "offered": result.offered_per_s,
+        "goodput": result.goodput_per_s,
         "done": done,
         "lost": (total.dropped + total.expired + total.failed) / total.offered if total.offered else 0.0,
         "p50": total.p50_ms,
@@ -190,9 +189,8 @@ def _best(results: Mapping[str, ResultFile], load: float) -> str:
     place = order(candidates, objective)[0]
     name, best = list(results.items())[place]
     how = "predicted" if best.simulated else "measured"
-    offered = best.total.offered / (best.duration_s * best.repeats)
     return (
-        f"At load {load:g}, {name} serves best, {how}, by {WORDS[objective]}: of {offered:.3g} tasks/s it answers "
+        f"At load {load:g}, {name} serves best, {how}, by {WORDS[objective]}: of {best.offered_per_s:.3g} tasks/s it answers "
         f"within their SLO {brief(candidates[place])}."
     )
 
@@ -212,7 +210,7 @@ def _choice(result: ResultFile, load: float) -> str:
     return f"{said}, by {WORDS[result.objective]}: {'; '.join(shown)}."
 
 
-def _rivals(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _rivals(candidates: Sequence[ComparedPolicy]) -> list[ComparedPolicy]:
     """The best candidate of each way to decide, best first; the two best ones where only one way was compared."""
     firsts = {_way(entry): entry for entry in reversed(candidates)}
     if len(firsts) < 2:
@@ -220,12 +218,12 @@ def _rivals(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [entry for entry in candidates if firsts[_way(entry)] is entry]
 
 
-def _way(candidate: Candidate) -> str:
+def _way(candidate: ComparedPolicy) -> str:
     """How a policy decides: as it learned, by the best fixed decision of its training, or by a rule."""
     return candidate.policy if candidate.launcher == _LEARNED else "rule"
 
 
-def _simulated(candidate: Candidate, several: bool) -> str:
+def _simulated(candidate: ComparedPolicy, several: bool) -> str:
     by = f", launcher {candidate.launcher}" if several and candidate.launcher != _LEARNED else ""
     p99 = "" if candidate.p99_ms is None else f", p99 {candidate.p99_ms:.3g} ms"
     return f"{candidate.policy}{by} {brief(candidate)}{p99}"

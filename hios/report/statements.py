@@ -1,6 +1,6 @@
-"""The three numbers of the summary, and sentences on the results and how reliable they are, all from the results.
+"""Results in words: sentences on runs and how reliable they are, and what the costs behind predictions are based on.
 
-What predictions are based on: the numbers of costs.json in words, a list with meanings and short lines.
+The three numbers of the summary are made here too. Costs are a list with meanings, and short lines.
 """
 
 from __future__ import annotations

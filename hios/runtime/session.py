@@ -33,7 +33,7 @@ from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.models import RUNTIMES
 from hios.frontends.program import Program
-from hios.frontends.tolerances import allows_rounding, compared, explained, scaled
+from hios.frontends.tolerances import OutputCheck, allows_rounding, explained, scaled
 from hios.kernels.executable import require_executable
 from hios.kernels.merged import torch_dtype
 from hios.machine.statistics import LEAST_ROUNDS, best
@@ -409,21 +409,12 @@ class PoolRunner:
         Raises:
             PlatformError: an output differs by more than the tolerance and than rounding explains, or is NaN.
         """
-        reduced, tolerance = self.workers.reduced if timed else None, self.settings.tolerance
-        how = "absolute plus relative"
-        compare: Callable[[Tensor, Tensor, float], tuple[float, bool]] = compared
-        if reduced is not None:
-            tolerance, compare = max(tolerance, reduced.tolerance), reduced.compare
-            how = f"of its largest value, in {reduced.name}"
+        check = OutputCheck.of(self.settings.tolerance, self.workers.reduced if timed else None)
         largest = 0.0
         for number, (buffer, expected) in enumerate(zip(self.plan.outputs, self._expected, strict=True)):
-            output = self._tensor(buffer)
-            off, within = compare(output, expected, tolerance)
+            off, within = check.difference(self._tensor(buffer), expected)
             if not within and not off <= self._explained(number):
-                raise PlatformError(
-                    f"{name}: output {number} differs from the reference by up to {off:.3g}; allowed: "
-                    f"{tolerance:g} {how}; {self._cause(name)}"
-                )
+                raise PlatformError(f"{name}: {check.wrong(number, off)}; {self._cause(name)}")
             largest = max(largest, off)
         return largest
 

@@ -44,7 +44,7 @@ _GRAPHS_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Gpu:
+class LaneGpu:
     """A GPU to serve on: its streams, where its tensors lie, and what it is.
 
     ``free_bytes`` gives back what torch keeps of freed tensors, as a capture does, and says how much memory is free.
@@ -72,7 +72,7 @@ def first_gpu() -> GpuLane:
 
     platform = describe(1)
     torch.backends.cudnn.benchmark = True  # as costs were measured
-    return GpuLane(Gpu(CudaBackend([0]), torch.device("cuda", 0), free_bytes, platform))
+    return GpuLane(LaneGpu(CudaBackend([0]), torch.device("cuda", 0), free_bytes, platform))
 
 
 class _Joined:
@@ -138,7 +138,7 @@ def _named(step: LaneStep) -> str:
 class _LoadedModel:
     """A model on the GPU: its operators, and which values may share memory."""
 
-    def __init__(self, graph: Graph, weights: Mapping[str, Tensor], gpu: Gpu) -> None:
+    def __init__(self, graph: Graph, weights: Mapping[str, Tensor], gpu: LaneGpu) -> None:
         self.network = Network(graph, weights, [gpu.place])
         self.views = self.network.flow(lambda _, function, arguments: function(*arguments)).views
         gpu.backend.synchronize(0)
@@ -147,7 +147,7 @@ class _LoadedModel:
 class _Run:
     """Sub-blocks of a run, launched on streams or replayed; ``why`` says why not the latter, where that is known."""
 
-    def __init__(self, joined: _Joined, plan: Plan, gpu: Gpu, given: Mapping[Placed, Tensor]) -> None:
+    def __init__(self, joined: _Joined, plan: Plan, gpu: LaneGpu, given: Mapping[Placed, Tensor]) -> None:
         self._gpu, self._backend, self._given = gpu, gpu.backend, given
         self._program = LaunchProgram(joined, joined.flow, plan, lambda _: None)
         self._origin, *self._others = self._program.lanes
@@ -223,7 +223,7 @@ class GpuLane:
 
     number, cores = 0, ()
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: LaneGpu) -> None:
         self._gpu, self.platform = gpu, gpu.platform
         #: Bytes that are left for graphs.
         self._budget = 0

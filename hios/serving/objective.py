@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from hios.formats.scenario import Objective
-from hios.formats.serving_result import Candidate, ModelOfCandidate, ResultFile
+from hios.formats.serving_result import ComparedPolicy, ModelOfCandidate, ResultFile
 
 #: What is compared, in words.
 WORDS: dict[Objective | None, str] = {
@@ -24,7 +24,7 @@ STARVED = 0.5
 _EQUALLY_FAIR, _EQUAL = 1e-2, 1e-3
 
 
-def candidate_of(result: ResultFile) -> Candidate:
+def candidate_of(result: ResultFile) -> ComparedPolicy:
     """What is compared of a result; one of older files has no shares of its models."""
     time = result.duration_s * result.repeats
     models = {
@@ -34,7 +34,7 @@ def candidate_of(result: ResultFile) -> Candidate:
         for label, served in result.models.items()
         if served.fair_share is not None
     }
-    return Candidate(
+    return ComparedPolicy(
         policy=result.policy,
         launcher=result.launcher,
         goodput_per_s=result.goodput_per_s,
@@ -48,7 +48,7 @@ def candidate_of(result: ResultFile) -> Candidate:
     )
 
 
-def worst_share(candidate: Candidate) -> float:
+def worst_share(candidate: ComparedPolicy) -> float:
     """The share of the worst-served model; 1 where the shares are not known."""
     return min((own.fair_share for own in (candidate.models or {}).values()), default=1.0)
 
@@ -63,7 +63,7 @@ def evenness(jain: float | None, variance: float | None) -> str:
     return f"Jain's index {jain:.3f}, variance {variance:.3g}"
 
 
-def brief(candidate: Candidate) -> str:
+def brief(candidate: ComparedPolicy) -> str:
     """How a candidate serves the models, in words: goodput of all and of each, the worst share, Jain's index."""
     goodput = f"{candidate.goodput_per_s:.4g} tasks/s"
     if not candidate.models:
@@ -73,7 +73,7 @@ def brief(candidate: Candidate) -> str:
     return f"{goodput} ({own}), worst-served model {worst_share(candidate):.1%}, {even}"
 
 
-def order(candidates: Sequence[Candidate], objective: Objective | None) -> list[int]:
+def order(candidates: Sequence[ComparedPolicy], objective: Objective | None) -> list[int]:
     """Positions of candidates for the same tasks, the best one first; none of them is left out.
 
     ``fair``: as `fair_keys` says. ``throughput``, or None: goodput. ``reward``: (2) of TOP, with z-scores over the
@@ -114,19 +114,19 @@ def _levelled(late: Sequence[bool], columns: Sequence[tuple[Sequence[float], flo
     return list(zip(*keys, strict=True))
 
 
-def _shares(candidates: Sequence[Candidate]) -> list[list[float]]:
+def _shares(candidates: Sequence[ComparedPolicy]) -> list[list[float]]:
     """The shares of all models in each candidate; 1 where they are not known."""
     labels = dict.fromkeys(label for entry in candidates for label in entry.models or {})
     own = [{label: model.fair_share for label, model in (entry.models or {}).items()} for entry in candidates]
     return [[shares.get(label, 1.0) for label in labels] for shares in own]
 
 
-def _times(candidate: Candidate) -> tuple[float, float]:
+def _times(candidate: ComparedPolicy) -> tuple[float, float]:
     p99_ms, mean_ms = candidate.p99_ms, candidate.mean_ms
     return math.inf if p99_ms is None else p99_ms, math.inf if mean_ms is None else mean_ms
 
 
-def _rewards(candidates: Sequence[Candidate]) -> list[float]:
+def _rewards(candidates: Sequence[ComparedPolicy]) -> list[float]:
     """The launcher's reward (2) of TOP for each candidate."""
     import numpy as np
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hios.core.sums import add_up
 from hios.errors import HiosError
-from hios.formats.serving_result import Candidate, ResultFile
+from hios.formats.serving_result import ComparedPolicy, ResultFile
 from hios.serving.calibration import with_interference, with_jitter_of
 from hios.serving.measures import RepeatOutcome, result
 from hios.serving.objective import brief, candidate_of, order
@@ -48,7 +48,7 @@ def compare(
     policies: Iterable[str] | None = None,
     launcher: str | None = None,
     tell: Tell = no_one,
-) -> list[Candidate]:
+) -> list[ComparedPolicy]:
     """All policies on held-out traces, best first by the scenario's objective (`hios.serving.objective`).
 
     Arrivals from a file are the same in every repeat: then nothing is held out. If ``policies`` is None, they are all,
@@ -67,7 +67,7 @@ def compare(
                 candidates.append(candidate_of(result(scenario, policy, own, outcomes, simulated=True)))
                 tell(f"{policy}, launcher {own}, on other traces: {brief(candidates[-1])}")
         except HiosError as error:
-            left_out.append(Candidate(policy=policy, goodput_per_s=0.0, left_out=str(error)))
+            left_out.append(ComparedPolicy(policy=policy, goodput_per_s=0.0, left_out=str(error)))
     if not candidates:
         raise HiosError(f"{scenario.source}: policy auto: no policy can run this; {left_out[0].left_out}")
     return [candidates[place] for place in order(candidates, scenario.file.objective)] + left_out
@@ -109,7 +109,7 @@ class ChosenPolicy:
 
     policy: str
     launcher: str
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[ComparedPolicy, ...] = ()
 
 
 def choose(scenario: Scenario, policy: str, launcher: str | None = None, *, tell: Tell = no_one) -> ChosenPolicy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hios.files.text_tables import aligned
-from hios.formats.serving_result import CalibrationFile, Candidate, ResultFile, ServedResult
+from hios.formats.serving_result import CalibrationFile, ComparedPolicy, ResultFile, ServedResult
 from hios.serving.objective import candidate_of, worst_share
 from hios.serving.simulate import PolicyGrid
 from hios.serving.strict_rounds import rounds_notes
@@ -140,7 +140,7 @@ def _notes(result: ResultFile) -> list[str]:
     return notes
 
 
-def candidates_table(candidates: Sequence[Candidate]) -> list[str]:
+def candidates_table(candidates: Sequence[ComparedPolicy]) -> list[str]:
     """A line for each policy that was compared: how it served the models, each with its goodput; then those left out.
 
     Candidates of older files have no numbers of their models.

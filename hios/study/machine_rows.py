@@ -1,4 +1,4 @@
-"""Shared by figures of several machines, and by those of convolutions alone.
+"""Rows of figures that compare hardware: several machines by the same networks, or one by convolutions of all sizes.
 
 Figures of several machines have the rows of every machine, and a panel for each. Specialization for devices (IOS,
 table 3) has rows of its own: the schedules of one machine under the costs of another.

@@ -1,4 +1,4 @@
-"""Shared by figures of measured networks: latencies of schedules from run.json, charts, and sentences on the results.
+"""Rows of figures of measured networks, from run.json, with the charts and sentences that these figures share.
 
 Figures over batch sizes also have the batch size that each schedule was made for, and the one that it ran with.
 """

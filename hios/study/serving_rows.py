@@ -62,7 +62,7 @@ def _row(scenario: str, result: ResultFile) -> Row:
         "load": result.load,
         "device": result.device or "lanes",
         "mark": marks.PREDICTED.name if result.simulated else marks.MEASURED.name,
-        "offered per s": result.total.offered / (result.duration_s * result.repeats),
+        "offered per s": result.offered_per_s,
         "tasks per s": result.done_per_s,
         _BY_MODEL: by_model(result.done_by_model),
         "bound per s": result.bound_per_s,

@@ -87,7 +87,7 @@ def systems(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
                 given = scenario.loaded(load)
                 for system, found in itself.results(given).items():
                     values = {
-                        "offered per s": found.total.offered / (found.duration_s * found.repeats),
+                        "offered per s": found.offered_per_s,
                         **_served(found),
                         "bound per s": found.bound_per_s,
                         "device busy %": 100 * found.utilisation,

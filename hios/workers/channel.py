@@ -36,7 +36,7 @@ def rings(arena: Arena, number: int, workers: int) -> tuple[Ring, Ring]:
     return Ring(arena, offset, _WORDS, head, head + 1), Ring(arena, offset + size, _WORDS, head + 2, head + 3)
 
 
-class Channel:
+class WorkerChannel:
     """The end of a worker, which blocks as long as needed."""
 
     def __init__(self, connection: Connection, asked: Ring, answers: Ring, own: Bell, pool: Bell) -> None:

@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> NoReturn:
     memory = channel.shared(workers, markers)
     mark, arena = memory.setter(number), Arena(flags, size, descriptor, shares_cores=bool(shared))
     worker = Worker(number, arena, Streams(len(cores)), mark)
-    messages = channel.Channel(Connection(pipe), *channel.rings(memory, number, workers), Bell(own), Bell(pool))
+    messages = channel.WorkerChannel(Connection(pipe), *channel.rings(memory, number, workers), Bell(own), Bell(pool))
     # End of file: the controller is gone.
     with torch.inference_mode(), contextlib.suppress(EOFError, OSError):
         messages.send((True, None))

@@ -60,67 +60,62 @@ def test_order_is_socket_by_socket_and_siblings_last() -> None:
     assert order[40:60] == list(range(40, 80, 2))
 
 
-def test_groups_stay_on_a_socket() -> None:
-    """Two devices of 16 cores are one a socket; two of 8 are neighbors on the first."""
-    assert groups(TWO_SOCKETS, 2, 16) == [list(range(0, 32, 2)), list(range(1, 32, 2))]
-    assert groups(TWO_SOCKETS, 2, 8) == [list(range(0, 16, 2)), list(range(16, 32, 2))]
+#: What is asked for, and the groups, by what they show.
+GROUPS: dict[str, list[tuple[list[LogicalCpu], int, int, list[list[int]]]]] = {
+    "two devices of 16 cores are one a socket; two of 8 are neighbors on the first": [
+        (TWO_SOCKETS, 2, 16, [list(range(0, 32, 2)), list(range(1, 32, 2))]),
+        (TWO_SOCKETS, 2, 8, [list(range(0, 16, 2)), list(range(16, 32, 2))]),
+    ],
+    "where physical cores run out, devices get whole ones, so that they share none": [
+        (
+            TWO_SOCKETS,
+            4,
+            20,
+            [[cpu for core in range(at, at + 20, 2) for cpu in (core, core + 40)] for at in (0, 20, 1, 21)],
+        ),
+        (HYBRID, 8, 2, [*([cpu, cpu + 2] for cpu in range(0, 16, 4)), *([cpu, cpu + 1] for cpu in range(16, 24, 2))]),
+        (HYBRID[:16], 8, 2, [[cpu, cpu + 1] for cpu in range(0, 16, 2)]),
+    ],
+    "three CPUs are a core and one thread of another, whose other thread then stays unused": [
+        ([LogicalCpu(cpu, cpu % 4) for cpu in range(8)], 2, 3, [[0, 4, 1], [2, 6, 3]]),
+    ],
+    "more devices than physical cores take the siblings once every core has a device": [
+        (SEVERAL_CACHES, 18, 1, [[cpu] for cpu in range(18)]),
+    ],
+    "groups of two share an L3 cache of two cores; groups of three fit into none, and take neighboring cores": [
+        (SEVERAL_CACHES, 3, 2, [[0, 1], [2, 3], [4, 5]]),
+        (SEVERAL_CACHES, 2, 3, [[0, 1, 2], [3, 4, 5]]),
+        (SEVERAL_NODES, 6, 3, [[first, first + 1, first + 2] for first in range(0, 24, 4)]),
+    ],
+    "sixteen groups of three lie in a cache each; the seventeenth is made of what they left, on one node": [
+        (SEVERAL_NODES, 17, 3, [*([first, first + 1, first + 2] for first in range(0, 64, 4)), [3, 7, 11]]),
+    ],
+    "fast cores first: one of ten needs two slow ones; the third of three is not two fast ones with a slow one": [
+        (HYBRID, 2, 4, [[0, 2, 4, 6], [8, 10, 12, 14]]),
+        (HYBRID, 1, 10, [[0, 2, 4, 6, 8, 10, 12, 14, 16, 17]]),
+        (HYBRID, 3, 3, [[0, 2, 4], [6, 8, 10], [16, 17, 18]]),
+        (BIG_LITTLE, 1, 4, [[4, 5, 6, 7]]),
+    ],
+    "where every core has its last level of cache for itself, neighbors form a group": [
+        (PRIVATE_CACHES, 2, 4, [[0, 1, 2, 3], [4, 5, 6, 7]]),
+    ],
+    "a core that is offline, or outside the cpuset, is in no group; its sibling stands for it if there is one": [
+        (_without(SEVERAL_CACHES, 0, 3, 19), 2, 2, [[16, 1], [4, 5]]),
+        (_without(SEVERAL_NODES, 1), 2, 4, [[4, 5, 6, 7], [8, 9, 10, 11]]),
+    ],
+}
 
 
-def test_siblings_join_the_device_of_their_core() -> None:
-    """Where physical cores run out, devices get whole ones, so that they share none."""
-    assert groups(TWO_SOCKETS, 4, 20)[0] == [cpu for core in range(0, 20, 2) for cpu in (core, core + 40)]
-    assert groups(HYBRID, 8, 2)[:2] == [[0, 2], [4, 6]]
-    assert groups(HYBRID[:16], 8, 2)[:2] == [[0, 1], [2, 3]]
-
-
-def test_devices_of_odd_sizes_share_no_core() -> None:
-    """Three CPUs are a core and one thread of another; whose other thread then stays unused."""
-    assert groups([LogicalCpu(cpu, cpu % 4) for cpu in range(8)], 2, 3) == [[0, 4, 1], [2, 6, 3]]
-
-
-def test_devices_of_one_cpu_take_siblings_last() -> None:
-    """More devices than physical cores take the siblings once every core has a device."""
-    core_groups = groups(SEVERAL_CACHES, 18, 1)
-    assert core_groups[:16] == [[cpu] for cpu in range(16)]
-    assert core_groups[16:] == [[16], [17]]
-
-
-def test_groups_stay_in_a_cache() -> None:
-    """Groups of two share an L3 cache of two cores; groups of three fit into none, and take neighboring cores."""
-    assert groups(SEVERAL_CACHES, 3, 2) == [[0, 1], [2, 3], [4, 5]]
-    assert groups(SEVERAL_CACHES, 2, 3) == [[0, 1, 2], [3, 4, 5]]
-    assert groups(SEVERAL_NODES, 6, 3) == [[first, first + 1, first + 2] for first in range(0, 24, 4)]
-
-
-def test_a_cache_is_left_before_a_node() -> None:
-    """Sixteen groups of three lie in a cache each; the seventeenth is made of what they left, on one node."""
-    core_groups = groups(SEVERAL_NODES, 17, 3)
-    assert core_groups[:16] == [[first, first + 1, first + 2] for first in range(0, 64, 4)]
-    assert core_groups[16] == [3, 7, 11]
+@pytest.mark.parametrize("requests", GROUPS.values(), ids=GROUPS)
+def test_groups(requests: list[tuple[list[LogicalCpu], int, int, list[list[int]]]]) -> None:
+    """Groups of cores are those that share most, as the name of the case says."""
+    for topology, devices, size, expected in requests:
+        assert groups(topology, devices, size) == expected
 
 
 def test_groups_stay_on_a_node() -> None:
     """Three groups of twelve are one a node, though the second could begin on the first."""
     assert [shape(SEVERAL_NODES, group) for group in groups(SEVERAL_NODES, 3, 12)] == [(12, 3, 1)] * 3
-
-
-def test_hybrid_processors_give_fast_cores_first() -> None:
-    """Two devices of four have fast cores alone; one of ten needs two slow ones beside all eight."""
-    assert groups(HYBRID, 2, 4) == [[0, 2, 4, 6], [8, 10, 12, 14]]
-    assert groups(HYBRID, 1, 10) == [[0, 2, 4, 6, 8, 10, 12, 14, 16, 17]]
-    assert groups(HYBRID, 3, 3)[2] == [16, 17, 18]  # not two fast ones with a slow one
-    assert groups(BIG_LITTLE, 1, 4) == [[4, 5, 6, 7]]
-
-
-def test_caches_that_are_not_shared_do_not_matter() -> None:
-    """Where every core has its last level for itself, neighbors form a group."""
-    assert groups(PRIVATE_CACHES, 2, 4) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-
-
-def test_cpus_that_may_not_be_used_are_passed_over() -> None:
-    """A core that is offline, or outside the cpuset, is in no group, and its sibling stands for it if there is one."""
-    assert groups(_without(SEVERAL_CACHES, 0, 3, 19), 2, 2) == [[16, 1], [4, 5]]
-    assert groups(_without(SEVERAL_NODES, 1), 2, 4) == [[4, 5, 6, 7], [8, 9, 10, 11]]
 
 
 @pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)

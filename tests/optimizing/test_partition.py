@@ -14,9 +14,9 @@ from hios.errors import PlatformError
 from hios.files import artifacts
 from hios.formats.settings import PartitionSettings
 from hios.machine.description import usable_cores
+from hios.optimizing import partition as partitioning
 from hios.optimizing import schedules
-from hios.optimizing import schedules as partitioning
-from hios.optimizing.schedules import partition
+from hios.optimizing.partition import partition
 from tests.runtime.small import branches
 
 

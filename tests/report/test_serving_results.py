@@ -10,7 +10,7 @@ import pytest
 
 from hios.errors import ArtifactError
 from hios.files import artifacts
-from hios.formats.serving_result import Candidate, ResultFile
+from hios.formats.serving_result import ComparedPolicy, ResultFile
 from hios.report.serving_results import (
     ServedPolicy,
     ServedScenario,
@@ -160,7 +160,7 @@ def test_what_limits_strict_rounds_is_said(tmp_path: Path) -> None:
     assert not any("strict rounds" in sentence for sentence in findings(ServedScenario("mix", both[1:])))
 
 
-def _chosen_among(result: ResultFile, *candidates: Candidate) -> str:
+def _chosen_among(result: ResultFile, *candidates: ComparedPolicy) -> str:
     chosen = msgspec.structs.replace(result, chosen=candidates[0].policy, candidates=candidates, objective=None)
     (said,) = (
         sentence
@@ -175,14 +175,14 @@ def test_why_auto_chose(scenario: ServedScenario) -> None:
     result = scenario.policies[0].predicted
     assert result is not None
     top, ios = (
-        Candidate(policy=name, launcher="open", goodput_per_s=goodput, p99_ms=12.0)
+        ComparedPolicy(policy=name, launcher="open", goodput_per_s=goodput, p99_ms=12.0)
         for name, goodput in (("top", 9.5), ("ios", 9.0))
     )
     learned, static = (
-        Candidate(policy=name, launcher="learned", goodput_per_s=goodput, p99_ms=20.0)
+        ComparedPolicy(policy=name, launcher="learned", goodput_per_s=goodput, p99_ms=20.0)
         for name, goodput in (("learned", 8.0), ("learned-static", 10.0))
     )
-    left_out = Candidate(policy="threads", goodput_per_s=0.0, left_out="no times")
+    left_out = ComparedPolicy(policy="threads", goodput_per_s=0.0, left_out="no times")
     said = _chosen_among(result, static, top, ios, learned, left_out)
     assert said == (
         "At load 0.5, auto is learned-static: the best of 4 policies in simulations of other traces, by tasks within "

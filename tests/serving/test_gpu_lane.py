@@ -20,7 +20,7 @@ from hios.platforms.model import descriptions
 from hios.platforms.model.devices import predicted_costs
 from hios.serving import gpu_lane
 from hios.serving.admission import TaskFailedError
-from hios.serving.gpu_lane import Gpu, GpuLane
+from hios.serving.gpu_lane import GpuLane, LaneGpu
 from hios.serving.load import load
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
@@ -44,7 +44,7 @@ _PLATFORM = Platform(name="cuda", devices=1, gpus=("NVIDIA H100 80GB HBM3",))
 
 def on_gpu(backend: HostBackend, free_bytes: Callable[[], int] = lambda: _FREE) -> GpuLane:
     """A GPU that is this machine."""
-    return GpuLane(Gpu(backend, torch.device("cpu"), free_bytes, _PLATFORM))
+    return GpuLane(LaneGpu(backend, torch.device("cpu"), free_bytes, _PLATFORM))
 
 
 @pytest.fixture(scope="module")

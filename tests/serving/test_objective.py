@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hios.formats.scenario import Objective
-from hios.formats.serving_result import Candidate, ModelOfCandidate
+from hios.formats.serving_result import ComparedPolicy, ModelOfCandidate
 from hios.serving.objective import STARVED, order, worst_share
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import simulate
@@ -16,13 +16,13 @@ from hios.serving.stage_times import fair_rates
 from tests.serving.scenarios import scenario, served
 
 
-def _candidate(name: str, *shares: float, work: float = 0.5, utilisation: float = 0.5) -> Candidate:
+def _candidate(name: str, *shares: float, work: float = 0.5, utilisation: float = 0.5) -> ComparedPolicy:
     models = {
         f"m{number}": ModelOfCandidate(goodput_per_s=100 * share, fair_share=share, mean_ms=10.0)
         for number, share in enumerate(shares)
     }
     goodput = sum(own.goodput_per_s for own in models.values())
-    return Candidate(
+    return ComparedPolicy(
         policy=name,
         goodput_per_s=goodput,
         p99_ms=20.0,
@@ -33,7 +33,7 @@ def _candidate(name: str, *shares: float, work: float = 0.5, utilisation: float 
     )
 
 
-def _best(objective: Objective | None, *candidates: Candidate) -> str:
+def _best(objective: Objective | None, *candidates: ComparedPolicy) -> str:
     return candidates[order(candidates, objective)[0]].policy
 
 

@@ -134,7 +134,7 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class CompiledSegment:
     """Operators of one stream as one function.
 
     Attributes:
@@ -179,7 +179,7 @@ class LaunchProgram:
         flow: Flow,
         plan: Plan,
         mark: Callable[[int], None],
-        segments: Sequence[Segment] = (),
+        segments: Sequence[CompiledSegment] = (),
     ) -> None:
         planned = launch_plan(network.graph, flow, plan)
         operators = [launch for launch in planned.launches if launch.copied is None]
@@ -275,7 +275,7 @@ def _of_run(launches: Sequence[Launch], run: tuple[int, ...]) -> tuple[int, tupl
     return launches[run[0]].lane.device, tuple(launches[place].operators[0] for place in run)
 
 
-def _bound(network: Launchable, launch: Launch, segment: Segment | None) -> _BoundLaunch:
+def _bound(network: Launchable, launch: Launch, segment: CompiledSegment | None) -> _BoundLaunch:
     number = network.graph.index[launch.operators[0]]
     mark = launching(launch.lane.device, number, launch.stage, launch.streams[0])
     if launch.copied is not None:

@@ -25,7 +25,7 @@ from hios.frontends.tolerances import beyond
 from hios.kernels.segment_module import exported, strided_copy
 from hios.platforms.cuda.compiled_network import Network, as_list, copied
 from hios.platforms.cuda.graph_pool import cause, is_out_of_memory
-from hios.platforms.cuda.launch import Backend, Segment
+from hios.platforms.cuda.launch import Backend, CompiledSegment
 from hios.platforms.cuda.plan import Flow, Lane, Value
 from hios.platforms.reference import require_compiler
 
@@ -82,7 +82,7 @@ class Chooser:
         runs: Sequence[tuple[int, tuple[str, ...]]],
         taken_ms: Mapping[str, float],
         arriving: Mapping[str, Collection[Value]],
-    ) -> tuple[list[Segment], list[SegmentResult]]:
+    ) -> tuple[list[CompiledSegment], list[SegmentResult]]:
         """Segments that inductor runs, and what became of each.
 
         Args:
@@ -110,7 +110,9 @@ class Chooser:
             results.append(SegmentResult(each.device, each.operators, runtime, choice.known_ms, choice.why))
             if choice.function is not None:
                 shares = tuple(taken_ms[name] for name in each.operators)
-                segments.append(Segment(each.device, each.operators, each.reads, each.makes, choice.function, shares))
+                segments.append(
+                    CompiledSegment(each.device, each.operators, each.reads, each.makes, choice.function, shares)
+                )
         return segments, results
 
     def _key(

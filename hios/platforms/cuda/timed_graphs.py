@@ -27,7 +27,7 @@ Copy = TypeVar("Copy", Workload, Merged)
 Run = Callable[[], None]
 
 
-class Launchable(Protocol):
+class Runnable(Protocol):
     """What launches kernels on the current stream, such as an operator."""
 
     def run(self) -> None:
@@ -160,7 +160,7 @@ class TimedGpu:
             for timed, short, long in zip(chains, replays_ms[::2], replays_ms[1::2], strict=True)
         ]
 
-    def run_beside(self, groups: Sequence[Sequence[Launchable]]) -> None:
+    def run_beside(self, groups: Sequence[Sequence[Runnable]]) -> None:
         """Run the groups of a stage concurrently, each on its own stream."""
         while len(self._sides) < len(groups) - 1:
             self._sides.append(torch.cuda.Stream(self.device))
@@ -174,7 +174,7 @@ class TimedGpu:
             self.stream.wait_stream(side)
 
 
-def run_all(workloads: Iterable[Launchable]) -> None:
+def run_all(workloads: Iterable[Runnable]) -> None:
     """Run operators one after another on the current stream."""
     for workload in workloads:
         workload.run()

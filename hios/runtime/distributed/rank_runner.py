@@ -26,7 +26,7 @@ from hios.files.json_cache import cache_folder
 from hios.formats.run import SegmentResult
 from hios.formats.settings import Settings
 from hios.frontends.example_inputs import example_inputs
-from hios.frontends.tolerances import ReducedPrecision, compared
+from hios.frontends.tolerances import OutputCheck, ReducedPrecision
 from hios.kernels.merged import nbytes
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import segment_runtimes
@@ -423,26 +423,21 @@ class Turns:
     def _differences(self, name: str, exact: bool) -> tuple[float, list[tuple[int, float]]]:
         """Largest absolute difference of own outputs from the expected ones, and those beyond the tolerance."""
         largest, beyond = 0.0, []
-        tolerance, compare, _ = self._rule(exact)
+        check = self._check(exact)
         for number in self._makes[name]:
             output = arena_tensor(self.memory, self.plan.outputs[number])
-            off, within = compare(output, self.expected[number], tolerance)
+            off, within = check.difference(output, self.expected[number])
             if not within:
                 beyond.append((number, off))
             largest = max(largest, off)
         return largest, beyond
 
-    def _rule(self, exact: bool) -> tuple[float, Callable[[Tensor, Tensor, float], tuple[float, bool]], str]:
-        """The tolerance of outputs, how they are compared, and the unit of the tolerance."""
-        tolerance, reduced = self.settings.tolerance, None if exact else self.reduced
-        if reduced is None:
-            return tolerance, compared, "absolute plus relative"
-        return max(tolerance, reduced.tolerance), reduced.compare, f"of its largest value, in {reduced.name}"
+    def _check(self, exact: bool) -> OutputCheck:
+        return OutputCheck.of(self.settings.tolerance, None if exact else self.reduced)
 
     def wrong(self, number: int, off: float, *, exact: bool) -> str:
         """In words, that an output differs by more than is allowed."""
-        tolerance, _, how = self._rule(exact)
-        return f"output {number} differs from the reference by up to {off:.3g}; allowed: {tolerance:g} {how}"
+        return self._check(exact).wrong(number, off)
 
 
 def joined(

@@ -14,7 +14,7 @@ from torch import Tensor
 from hios.errors import warn
 from hios.files.artifacts import Json
 from hios.formats.scenario import Objective
-from hios.formats.serving_result import Candidate
+from hios.formats.serving_result import ComparedPolicy
 from hios.machine.statistics import Laps
 from hios.schedulers.policy.network import Array
 from hios.serving.launcher.actions import ActionSpace, Launcher, LauncherDecision, blocks_of, squeezed, state_size
@@ -52,11 +52,11 @@ class Judge:
         self._scenario = scenario
         self._traces = {repeat: draw(scenario, repeat) for repeat in repeats}
 
-    def static(self, decision: LauncherDecision) -> Candidate:
+    def static(self, decision: LauncherDecision) -> ComparedPolicy:
         """How a decision that is held throughout serves the models."""
         return self._judged(LEARNED_STATIC, self.outcomes(decision))
 
-    def online(self, launcher: Launcher) -> Candidate:
+    def online(self, launcher: Launcher) -> ComparedPolicy:
         """How a launcher serves the models."""
         online = OnlineLauncher(self._scenario, launcher, self.decisions)
         return self._judged(LEARNED, [online.run(trace, repeat).outcome() for repeat, trace in self._traces.items()])
@@ -65,7 +65,7 @@ class Judge:
         """What becomes of the tasks under a decision that is held throughout."""
         return [self._held(decision, trace, repeat).outcome() for repeat, trace in self._traces.items()]
 
-    def best(self, candidates: Sequence[Candidate], objective: Objective | None = None) -> int:
+    def best(self, candidates: Sequence[ComparedPolicy], objective: Objective | None = None) -> int:
         """Position of the best of them, by the scenario's objective if None."""
         return order(candidates, objective or self._scenario.file.objective)[0]
 
@@ -75,7 +75,7 @@ class Judge:
         steps.run_to(self._scenario.duration_s)
         return steps
 
-    def _judged(self, policy: str, outcomes: Sequence[RepeatOutcome]) -> Candidate:
+    def _judged(self, policy: str, outcomes: Sequence[RepeatOutcome]) -> ComparedPolicy:
         return candidate_of(result(self._scenario, policy, LEARNED, outcomes, simulated=True))
 
 
@@ -159,7 +159,7 @@ class _Training:
     def run(self, progress: Progress | None) -> Launcher:
         """Lines 2 to 24 of Algorithm 1."""
         settings = self._settings
-        judged: list[tuple[Launcher, Candidate]] = []
+        judged: list[tuple[Launcher, ComparedPolicy]] = []
         curve: list[tuple[int, float]] = []
         for step in range(settings.steps + 1):
             goodput = None
@@ -259,7 +259,7 @@ class _Training:
         values = squeezed(states) if self._settings.deviations == "log" else states
         return torch.from_numpy(np.ascontiguousarray(values, np.float32))
 
-    def _best_static(self, best: Launcher) -> tuple[LauncherDecision, Candidate]:
+    def _best_static(self, best: Launcher) -> tuple[LauncherDecision, ComparedPolicy]:
         """The best of the promising decisions, those that began, and what the launcher decides first."""
         online = OnlineLauncher(self._scenario, best, self._judge.decisions)
         return best_static(self._judge, [self._alone, self._searched, online.first(), *self._promising()])
@@ -306,7 +306,7 @@ def promising(
 
 def best_static(
     judge: Judge, decisions: Sequence[LauncherDecision], objective: Objective | None = None
-) -> tuple[LauncherDecision, Candidate]:
+) -> tuple[LauncherDecision, ComparedPolicy]:
     """The best of some decisions on the traces of a judge, and how it serves; superblocks do not count."""
     allowed = [decision for decision in dict.fromkeys(decisions) if decision.largest <= judge.most]
     judged = [judge.static(decision) for decision in allowed]
@@ -314,7 +314,9 @@ def best_static(
     return allowed[best], judged[best]
 
 
-def random_search(scenario: Scenario, settings: LauncherSettings, judge: Judge) -> tuple[LauncherDecision, Candidate]:
+def random_search(
+    scenario: Scenario, settings: LauncherSettings, judge: Judge
+) -> tuple[LauncherDecision, ComparedPolicy]:
     """What a search without learning finds with the steps of a training: random decisions, a step each.
 
     No step is lost on superblocks. The promising decisions are judged, as many as those of a training.
