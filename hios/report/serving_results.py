@@ -190,8 +190,8 @@ def _best(results: Mapping[str, ResultFile], load: float) -> str:
     name, best = list(results.items())[place]
     how = "predicted" if best.simulated else "measured"
     return (
-        f"At load {load:g}, {name} serves best, {how}, by {WORDS[objective]}: of {best.offered_per_s:.3g} tasks/s it answers "
-        f"within their SLO {brief(candidates[place])}."
+        f"At load {load:g}, {name} serves best, {how}, by {WORDS[objective]}: of {best.offered_per_s:.3g} tasks/s it "
+        f"answers within their SLO {brief(candidates[place])}."
     )
 
 
