@@ -5,9 +5,10 @@ Part of benchmarks/model_validation.py, which prints it with ``--concurrent``. T
 IOS, LIOS and Opara at once, none to a network, a GPU or an algorithm. Nimble's rows are a user's measurements and are
 never fitted, nor are those that came after the fit. The rows of every paper, and of every network, are also predicted
 with these parameters fitted without them; those of sequential latencies stay, fitted to all papers. A GPU is that of
-one paper in all fitted rows. Speedups are compared, so that errors of the sequential latencies do not count. Two schedules of a network form a pair if their published
-latencies differ by more than 2 %. Of a published range any number is right, and errors are those from its nearer end.
-NETWORK-PIXELS is a network with images of another size than its own.
+one paper in all fitted rows. Speedups are compared, so that errors of the sequential latencies do not count. Two
+schedules of a network form a pair if their published latencies differ by more than 2 %. Of a published range any number
+is right, and errors are those from its nearer end. NETWORK-PIXELS is a network with images of another size than its
+own.
 """
 
 from __future__ import annotations

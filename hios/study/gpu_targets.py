@@ -31,11 +31,13 @@ class Target:
 #: LIOS, and what random choices in its place lead to (figure 8 of its paper).
 LIOS_VARIANTS = ("lios", "lios-rand1", "lios-rand2", "lios-rand")
 _HIOS = ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp")
+_IOS = ("sequential", "greedy", "ios")
 _OPARA = ("sequential", "nimble", "opara")
-#: By paper; Opara measured its networks on two GPUs.
+#: By paper; IOS and Opara measured their networks on two GPUs, IOS on the second for its appendix alone.
 TARGETS: Mapping[str, Target] = {
     "hios": Target("a40", "nvlink", 2, _HIOS, "streams"),
-    "ios": Target("v100-sxm2", None, 1, ("sequential", "greedy", "ios"), "streams"),
+    "ios": Target("v100-sxm2", None, 1, _IOS, "streams"),
+    "ios-rtx2080ti": Target("rtx2080-ti", None, 1, _IOS, "streams"),
     "lios": Target("rtx3080", None, 1, ("sequential", "greedy", "nimble", "ios", *LIOS_VARIANTS), "streams"),
     "opara-a100": Target("a100-pcie-40gb", None, 1, _OPARA, "graph"),
     "opara-rtx2080s": Target("rtx2080-super", None, 1, _OPARA, "graph"),
@@ -47,8 +49,10 @@ _ON_A100, _ON_BOTH = ("bert", "t5"), ("googlenet",)
 def targets_of(label: str) -> tuple[str, ...]:
     """The targets of a network by its label in the configuration, or its folder within the results."""
     session, _, name = label.removeprefix("study/").rpartition("/")
-    if session == "batches" or (session == "transformers" and name.startswith(_ON_BOTH)):
+    if session == "batches":
+        return ("ios", "opara-a100", "opara-rtx2080s")
+    if session == "transformers" and name.startswith(_ON_BOTH):
         return ("opara-a100", "opara-rtx2080s")
     if session == "transformers":
         return ("opara-a100",) if name.startswith(_ON_A100) else ("opara-rtx2080s",)
-    return ("hios",) if session else ("hios", "ios", "lios")
+    return ("hios",) if session else ("hios", "ios", "ios-rtx2080ti", "lios")
