@@ -363,6 +363,25 @@ def test_the_second_gpu_of_ios(tmp_path: Path) -> None:
     assert {dict(row)["hardware"] for row in draw("ios_fig6", [path], tmp_path).rows} == {_V100}
 
 
+def test_modes_and_pruning_of_ios(tmp_path: Path) -> None:
+    """Each mode has its own statement, and is one of the schedules that IOS-Both is compared with; so has pruning."""
+    path = _write(tmp_path / "inception_v3", targets=("ios", "ios-pruning"))
+    modes, pruned = (draw(name, [path], tmp_path) for name in ("ios_fig6", "ios_fig9"))
+    rows: list[dict[str, Any]] = [dict(row) for row in modes.rows]
+    times = {row["mode"] or row["algorithm"]: row["ms"] for row in rows}
+    assert times.keys() == {"sequential", "greedy", "both", "merge", "parallel"}
+    found = {key: text for key, (text, _, _) in _predictions(modes).items()}
+    for name, ms in times.items():
+        assert found[f"ios_fig6.{name}"] == f"inception_v3: {ms:.4g}"
+    both = times.pop("both")
+    assert found["ios_fig6.best"] == f"{min(times.values()) / both:.4g}"
+    searches = {row["pruning"]: row["ms"] for row in map(dict[str, Any], pruned.rows)}
+    found = {key: text for key, (text, _, _) in _predictions(pruned).items()}
+    assert searches.keys() == {f"r{r} s{s}" for r in (1, 2, 3) for s in (3, 8)}
+    assert found["ios_fig9.inception_ms"] == ", ".join(f"{name}: {ms:.4g}" for name, ms in searches.items())
+    assert found["ios_fig9.r1_s8_over_sequential"] == f"inception_v3: {times['sequential'] / searches['r1 s8']:.4g}"
+
+
 def test_table_of_lios(tmp_path: Path) -> None:
     """LIOS's latency; other runtimes are not predicted."""
     record = draw("lios_tab7", [_write(tmp_path / "squeezenet", targets=("lios",))], tmp_path)
@@ -408,8 +427,8 @@ def test_error_of_predictions() -> None:
 
 def test_targets() -> None:
     """Networks of the configuration on the GPUs of HIOS, IOS and LIOS; Opara's each on its own, GoogLeNet on both."""
-    assert targets_of("inception_v3") == ("hios", "ios", "ios-rtx2080ti", "lios")
-    assert targets_of("study/batches/inception_v3-b4") == ("ios", "opara-a100", "opara-rtx2080s")
+    assert targets_of("inception_v3") == ("hios", "ios", "ios-pruning", "ios-rtx2080ti", "lios")
+    assert targets_of("study/batches/inception_v3-b4") == ("ios-batches", "opara-a100", "opara-rtx2080s")
     assert targets_of("study/images/inception_v3-512") == ("hios",)
     assert [targets_of(f"study/transformers/{name}") for name in ("bert-2-layers", "t5", "googlenet")] == [
         ("opara-a100",),

@@ -103,7 +103,6 @@ def fig6_comparisons(rows: Rows) -> list[Comparison]:
     """Milliseconds of the schedules."""
     numbers = {name: runs.latencies(rows, name) for name in ("sequential", "greedy")}
     for mode in ("both", "merge", "parallel"):
-        # Predictions are of the default alone.
         numbers[mode] = runs.latencies([row for row in rows if row.get("mode", "both") == mode], "ios")
     named = [
         {**row, "algorithm": row.get("mode", "both") if row["algorithm"] == "ios" else row["algorithm"]} for row in rows
@@ -113,6 +112,13 @@ def fig6_comparisons(rows: Rows) -> list[Comparison]:
     return runs.measured_comparisons("ios_fig6", rows, numbers)
 
 
+def fig6_predicted(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """The rows of a GPU, with the modes of IOS."""
+    rows = runs.with_throughput(predicted.latency_rows(label, network, prediction))
+    modes = {name: made.parameters.get("mode", "") for name, made in prediction.schedules.items()}
+    return [{**row, "mode": modes[row["schedule"]]} for row in rows]
+
+
 register(
     "ios_fig6",
     rows=fig6_rows,
@@ -120,9 +126,7 @@ register(
     compare=fig6_comparisons,
     finding=runs.speedups,
     explain=runs.on_cores(runs.one_operator_fills_a_core),
-    beside=predicted.predictions(
-        rows=lambda *network: runs.with_throughput(predicted.latency_rows(*network)), chart=_normalized_bars
-    ),
+    beside=predicted.predictions(rows=fig6_predicted, chart=_normalized_bars),
 )
 
 
@@ -226,6 +230,20 @@ def fig9_why(rows: Rows) -> str:
     return " ".join(filter(None, [seconds, runs.on_cores(runs.one_operator_fills_a_core)(rows)]))
 
 
+def fig9_predicted(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """A row for every r and s."""
+    given = {name: made.parameters for name, made in prediction.schedules.items()}
+    return [
+        {
+            **row,
+            "r": (r := given[row["schedule"]]["r"]),
+            "s": (s := given[row["schedule"]]["s"]),
+            "pruning": f"r{r} s{s}",
+        }
+        for row in predicted.latencies_of("ios")(label, network, prediction)
+    ]
+
+
 register(
     "ios_fig9",
     rows=lambda data: [row for label, network in data.pruning.items() for row in _pruned_rows(label, network)],
@@ -233,6 +251,7 @@ register(
     compare=fig9_comparisons,
     finding=fig9_finding,
     explain=fig9_why,
+    beside=predicted.predictions(rows=fig9_predicted, chart=runs.bar_chart("pruning"), target="ios-pruning"),
 )
 
 # Figure 10: schedules of Inception-v3's last block for the batch sizes that the paper compares.
@@ -367,7 +386,9 @@ register(
     chart=runs.throughput_chart,
     compare=fig11_comparisons,
     finding=fig11_finding,
-    beside=predicted.predictions(rows=predicted_batches, chart=runs.throughput_chart, words=fig11_words),
+    beside=predicted.predictions(
+        rows=predicted_batches, chart=runs.throughput_chart, words=fig11_words, target="ios-batches"
+    ),
 )
 
 # Figure 13: chains reach the bound of the complexity.
@@ -614,5 +635,5 @@ register(
     compare=tab3_comparisons,
     finding=tab3_finding,
     explain=tab3_why,
-    beside=predicted.predictions(rows=tab3_predicted, across=tab3_retargeted, words=tab3_words),
+    beside=predicted.predictions(rows=tab3_predicted, across=tab3_retargeted, words=tab3_words, target="ios-batches"),
 )
