@@ -50,6 +50,8 @@ TARGETS: Mapping[str, Target] = {
 }
 #: Networks that Opara measured on the A100, and on both GPUs (launch orders), by how the labels of variants begin.
 _ON_A100, _ON_BOTH = ("bert", "t5"), ("googlenet",)
+#: Networks that IOS prunes the search of.
+_PRUNED = ("inception_v3", "nasnet_large")
 
 
 def targets_of(label: str) -> tuple[str, ...]:
@@ -61,4 +63,5 @@ def targets_of(label: str) -> tuple[str, ...]:
         return ("opara-a100", "opara-rtx2080s")
     if session == "transformers":
         return ("opara-a100",) if name.startswith(_ON_A100) else ("opara-rtx2080s",)
-    return ("hios",) if session else ("hios", "ios", "ios-pruning", "ios-rtx2080ti", "lios")
+    pruned = ("ios-pruning",) if name in _PRUNED else ()
+    return ("hios",) if session else ("hios", "ios", *pruned, "ios-rtx2080ti", "lios")

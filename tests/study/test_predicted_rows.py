@@ -427,6 +427,7 @@ def test_error_of_predictions() -> None:
 
 def test_targets() -> None:
     """Networks of the configuration on the GPUs of HIOS, IOS and LIOS; Opara's each on its own, GoogLeNet on both."""
+    assert targets_of("squeezenet") == ("hios", "ios", "ios-rtx2080ti", "lios")
     assert targets_of("inception_v3") == ("hios", "ios", "ios-pruning", "ios-rtx2080ti", "lios")
     assert targets_of("study/batches/inception_v3-b4") == ("ios-batches", "opara-a100", "opara-rtx2080s")
     assert targets_of("study/images/inception_v3-512") == ("hios",)
