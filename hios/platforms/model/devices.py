@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -86,7 +87,7 @@ def costs(graph: Graph, description: Platform) -> CostsFile:
     """Predicted costs on the GPUs of a description (`hios.platforms.model.devices.describe`)."""
     gpu = descriptions.gpu(description.gpu or "")
     link, shared = descriptions.link(description.link, gpu), description.contention == "resources"
-    overheads = {"launch_us": LAUNCH_US[description.launches or _LAUNCHES], **gpu.overheads}
+    overheads: dict[str, Any] = {"launch_us": LAUNCH_US[description.launches or _LAUNCHES], **gpu.overheads}
     own = replace(DEFAULT_EFFICIENCY, **overheads)
     return predicted_costs(graph, gpu, link, description.devices or 1, own, shared=shared)
 

@@ -39,7 +39,8 @@ def fig1_rows(data: FigureData) -> Rows:
     run count too.
     """
     rows: Rows = []
-    for label, network in {**data.predictions.get("networks", {}), **data.networks}.items():
+    networks: dict[str, ExecutedNetwork | PredictedNetwork] = {**data.predictions.get("networks", {}), **data.networks}
+    for label, network in networks.items():
         holding = [(op.flops or 0, count) for op in network.graph.operators if (count := convolutions_of(op))]
         count = sum(own for _, own in holding)
         mean = sum(flops for flops, _ in holding) / max(count, 1) / _MEGA
