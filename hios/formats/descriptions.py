@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hios.files.base import END, AboveZero, OrAbsent, Positive, Record, ShareAboveZero, Text, doc
+from hios.files.base import END, AboveZero, NonNegative, OrAbsent, Positive, Record, ShareAboveZero, Text, doc
 
 _Source = Annotated[Text, doc("Source of the number: a name under `sources`.")]
 _Sources = Annotated[
@@ -38,6 +38,25 @@ class ShareNumber(Record, frozen=True):
     value: ShareAboveZero
     """The share."""
     source: _Source
+
+
+class OverheadNumber(Record, frozen=True):
+    """A time that may be 0, and its source."""
+
+    value: NonNegative
+    """The time in microseconds."""
+    source: _Source
+
+
+class Overheads(Record, frozen=True):
+    """What launches and waits cost on a GPU; without a number, predictions use the one that holds for all GPUs."""
+
+    launch_us: OrAbsent[OverheadNumber] = None
+    """Pause between two kernels, in the way in which they are launched."""
+    sync_us: OrAbsent[OverheadNumber] = None
+    """From a kernel to one on another stream or GPU that waits for it."""
+    stage_us: OrAbsent[OverheadNumber] = None
+    """Of every group of a stage beyond the first: its start, and waiting for it."""
 
 
 class GpuFile(Record, frozen=True):
@@ -78,6 +97,8 @@ class GpuFile(Record, frozen=True):
     fp16_tflops: OrAbsent[Number] = None
     """Peak of the tensor cores in FP16 with FP32 accumulation, without sparsity, in 10^12 operations per second; absent
     if there are none."""
+    overheads: OrAbsent[Overheads] = None
+    """Overheads of this GPU in place of those for all; all but the pause count with `contention: resources` alone."""
 
 
 class LinkFile(Record, frozen=True):

@@ -50,5 +50,7 @@ def _prediction(graph: Graph, name: str) -> GpuPrediction:
     for algorithm in target.algorithms:
         devices = target.devices if find(algorithm).several_devices else 1
         schedules[f"{algorithm}-{devices}"] = schedule(problem, algorithm, devices).to_file()
+    for label, parameters in target.of_ios.items():
+        schedules[label] = schedule(problem, "ios", 1, dict(parameters)).to_file()
     platform = platforms.describe("model", target.devices, options=target.options)
     return GpuPrediction(target=name, platform=platform, schedules=schedules)

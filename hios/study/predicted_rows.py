@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,41 +38,60 @@ _MODEL = re.compile(r"\b(?:[a-z][0-9]{2,}s?|[0-9]{4}(?: ti| super)?)\b")
 #: In the column of platforms.
 _PLATFORM = "model"
 _Maker = Callable[[str, PredictedNetwork, GpuPrediction], Rows]
+#: The same of a network among all of its session.
+_Across = Callable[[str, Mapping[str, PredictedNetwork], GpuPrediction], Rows]
 _Chart = Callable[[Rows], "alt.TopLevelMixin"]
 
 
 def predictions(
-    *, rows: _Maker | None = None, chart: _Chart | None = None, words: Callable[[Rows], str] | None = None
+    *,
+    rows: _Maker | None = None,
+    across: _Across = lambda label, networks, prediction: [],
+    chart: _Chart | None = None,
+    words: Callable[[Rows], str] | None = None,
+    target: str = "",
 ) -> Callable[[Figure], Figure]:
     """Adds predictions for the GPUs of the paper to a figure, beside what was measured.
 
     They have rows and a panel of their own, a sentence on the result and one on the error of such predictions where
     latencies were published. Published numbers are compared with measurements and, as predicted for a GPU, with
     predictions for the GPU that they were measured on. The networks are those of the sessions
-    ``predictions/...`` of the figure, the GPUs those of its paper in `hios.study.gpu_targets`.
+    ``predictions/...`` of the figure, the GPUs those of its paper in `hios.study.gpu_targets`: the target that has the
+    paper's name, or where none has it all of the paper.
 
     Args:
         rows: makes the rows of a network on a target; latencies and speedups of all schedules if None.
+        across: makes more rows of a network on a target, from all networks of its session.
         chart: makes the panel of a GPU; bars of latencies if None.
         words: makes the sentences on what is predicted; the speedups of all schedules or blocks if None.
+        target: the only target, where it is another than the paper's.
     """
     return functools.partial(
-        _beside, made=rows or latency_rows, drawn=chart or runs.bar_chart("schedule"), words=words or _speedups
+        _beside,
+        made=rows or latency_rows,
+        across=across,
+        drawn=chart or runs.bar_chart("schedule"),
+        words=words or _speedups,
+        target=target,
     )
 
 
-def _beside(figure: Figure, *, made: _Maker, drawn: _Chart, words: Callable[[Rows], str]) -> Figure:
+def _beside(
+    figure: Figure, *, made: _Maker, across: _Across, drawn: _Chart, words: Callable[[Rows], str], target: str
+) -> Figure:
     sessions = [name.partition("/")[2] for name in figure.optional if name.startswith("predictions/")]
-    targets = [name for name in TARGETS if name.partition("-")[0] == figure.id.partition("_")[0]]
+    paper = target or figure.id.partition("_")[0]
+    targets = [paper] if paper in TARGETS else [name for name in TARGETS if name.partition("-")[0] == paper]
 
     def all_rows(data: FigureData) -> Rows:
         return figure.rows(data) + [
             {**row, "hardware": hardware(prediction), "launches": TARGETS[prediction.target].launches}
             for session in sessions
-            for label, network in data.predictions.get(session, {}).items()
+            for networks in [data.predictions.get(session, {})]
+            for label, network in networks.items()
             for prediction in network.file.predictions
             if prediction.target in targets
-            for row in made(label, network, prediction)
+            for row in made(label, network, prediction) + across(label, networks, prediction)
         ]
 
     def all_charts(rows: Rows) -> alt.TopLevelMixin:

@@ -175,7 +175,11 @@ def test_archives_of_the_configuration(results: Path, tmp_path: Path, monkeypatc
 
     named = _settings(["a100.zip"])
     figure = registry.figure("ios_fig14")
-    assert figure_files(named, figure) == ["results/inception_v3/run.json", "results/study/archives/a100.zip"]
+    assert figure_files(named, figure) == [
+        "results/inception_v3/run.json",
+        "results/study/archives/a100.zip",
+        "results/inception_v3/predicted.json",
+    ]
     assert figure_files(named, figure, measures=False) == ["results/study/archives/a100.zip"]
     assert set(FIGURES) <= set(page_figures(named))
     assert not set(FIGURES) & set(page_figures(_settings()))

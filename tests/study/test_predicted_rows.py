@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from hios import Edge, Graph, Operator
+from hios.core.graph import TensorSpec
 from hios.files import artifacts
 from hios.formats.partition import PredictionFile
 from hios.formats.study import FigureFile
@@ -38,6 +39,7 @@ _GRAPH = Graph(
 _OPARA = {"sequential-1": ("sequential", 1), "opara-1": ("opara", 1)}
 _BESIDE = ("hios_fig12", "hios_fig13", "ios_fig2", "ios_fig6", "ios_fig16", "lios_fig7", "lios_fig8")
 _RTX2080S = "NVIDIA GeForce RTX 2080 Super"
+_V100 = "NVIDIA Tesla V100 SXM2 16 GB"
 
 
 def _predictions(record: FigureFile) -> dict[str, tuple[str, str, str]]:
@@ -300,6 +302,108 @@ def test_variants_of_lios(tmp_path: Path) -> None:
     assert (alone.found, alone.verdict) == ("", "not on this machine")
 
 
+def _batches(folder: Path, *sizes: int) -> list[Path]:
+    """Inception-v3 with several batch sizes, predicted."""
+    paths = []
+    for batch in sizes:
+        name = f"study/batches/inception_v3-b{batch}"
+        operators = tuple(msgspec.structs.replace(op, flops=batch * 2 * 10**8) for op in _GRAPH.operators)
+        paths.append(_write(folder / name, replace(_GRAPH, operators=operators), targets_of(name)))
+    return paths
+
+
+def test_latencies_of_ios_over_batches(tmp_path: Path) -> None:
+    """IOS and the sequential schedule by batch size, on the paper's GPU alone."""
+    record = draw("ios_fig11", _batches(tmp_path, 1, 32), tmp_path)
+    rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
+    assert {row["hardware"] for row in rows} == {_V100}
+    found = {key: text for key, (text, _, _) in _predictions(record).items()}
+    for algorithm in ("sequential", "ios"):
+        times = {row["batch"]: row["ms"] for row in rows if row["algorithm"] == algorithm}
+        assert found[f"ios_fig11.{algorithm}"] == f"1: {times[1]:.4g}, 32: {times[32]:.4g}"
+    assert "inception_v3 with batch 32 " in record.finding
+
+
+def test_schedules_for_other_batches(tmp_path: Path) -> None:
+    """Schedules by IOS under the costs of other batch sizes, beside the own one."""
+    record = draw("ios_tab3", _batches(tmp_path, 1, 32), tmp_path)
+    rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
+    times = {(row["batch"], row["made for batch"]): row["ms"] for row in rows}
+    assert times.keys() == {(1, 1), (1, 32), (32, 1), (32, 32)}
+    found = {key: text for key, (text, _, _) in _predictions(record).items()}
+    assert found == {
+        f"ios_tab3.batch_{batch}": f"for 1: {times[batch, 1]:.4g}, for 32: {times[batch, 32]:.4g}" for batch in (1, 32)
+    }
+    change = 100 * (times[32, 1] / times[32, 32] - 1)
+    assert f"inception_v3 with batch 32 by the schedule for 1 {change:+.1f} %" in record.finding
+
+
+def test_opara_over_nimble(tmp_path: Path) -> None:
+    """With the paper's batch sizes alone, on the A100."""
+    record = draw("opara_fig9", _batches(tmp_path, 1, 8, 16), tmp_path)
+    rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
+    over = {
+        row["network"]: row["over nimble"] for row in rows if row["algorithm"] == "opara" and "A100" in row["machine"]
+    }
+    least, most = sorted(over[f"inception_v3-b{batch}"] for batch in (1, 8))
+    found, gpu, _ = _predictions(record)["opara_fig9.over_nimble"]
+    assert found == " to ".join(dict.fromkeys((f"{least:.4g}", f"{most:.4g}")))
+    assert gpu == "for NVIDIA A100 PCIe 40 GB"
+    assert len(record.comparisons) == 1
+
+
+def test_the_second_gpu_of_ios(tmp_path: Path) -> None:
+    """The appendix has a GPU of its own; other figures of IOS do not show it."""
+    path = _write(tmp_path / "squeezenet", targets=targets_of("squeezenet"))
+    record = draw("ios_fig14", [path], tmp_path)
+    rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
+    assert {row["machine"] for row in rows} == {"NVIDIA GeForce RTX 2080 Ti"}
+    (speedup,) = (row["speedup"] for row in rows if row["algorithm"] == "ios")
+    assert _predictions(record)["ios_fig14.speedup"][0] == f"{speedup:.4g}"
+    assert {dict(row)["hardware"] for row in draw("ios_fig6", [path], tmp_path).rows} == {_V100}
+
+
+def test_modes_and_pruning_of_ios(tmp_path: Path) -> None:
+    """Each mode has its own statement, and is one of the schedules that IOS-Both is compared with; so has pruning."""
+    path = _write(tmp_path / "inception_v3", targets=("ios", "ios-pruning"))
+    modes, pruned = (draw(name, [path], tmp_path) for name in ("ios_fig6", "ios_fig9"))
+    rows: list[dict[str, Any]] = [dict(row) for row in modes.rows]
+    times = {row["mode"] or row["algorithm"]: row["ms"] for row in rows}
+    assert times.keys() == {"sequential", "greedy", "both", "merge", "parallel"}
+    found = {key: text for key, (text, _, _) in _predictions(modes).items()}
+    for name, ms in times.items():
+        assert found[f"ios_fig6.{name}"] == f"inception_v3: {ms:.4g}"
+    both = times.pop("both")
+    assert found["ios_fig6.best"] == f"{min(times.values()) / both:.4g}"
+    searches = {row["pruning"]: row["ms"] for row in map(dict[str, Any], pruned.rows)}
+    found = {key: text for key, (text, _, _) in _predictions(pruned).items()}
+    assert searches.keys() == {f"r{r} s{s}" for r in (1, 2, 3) for s in (3, 8)}
+    assert found["ios_fig9.inception_ms"] == ", ".join(f"{name}: {ms:.4g}" for name, ms in searches.items())
+    assert found["ios_fig9.r1_s8_over_sequential"] == f"inception_v3: {times['sequential'] / searches['r1 s8']:.4g}"
+
+
+def test_table_of_lios(tmp_path: Path) -> None:
+    """LIOS's latency; other runtimes are not predicted."""
+    record = draw("lios_tab7", [_write(tmp_path / "squeezenet", targets=("lios",))], tmp_path)
+    (row,) = record.rows
+    assert _predictions(record)["lios_tab7.lios"][0] == f"squeezenet: {float(str(row['ms'])):.4g}"
+    assert len(_predictions(record)) == 1
+
+
+def test_what_graphs_decide_is_not_predicted(tmp_path: Path) -> None:
+    """Streams of Opara and the operations of convolutions follow from the graphs of networks that did not run."""
+    name = "study/transformers/bert"
+    record = draw("opara_fig7", [_write(tmp_path / name, targets=targets_of(name))], tmp_path)
+    streams = {row["algorithm"]: row["streams"] for row in record.rows if row["algorithm"] in ("opara", "nimble")}
+    (bert,) = [entry for entry in record.comparisons if entry.key == "opara_fig7.bert_streams"]
+    assert (bert.found, bert.by) == (f"{float(str(streams['opara'])) / float(str(streams['nimble'])):.4g}", "hios")
+    assert not _predictions(record)
+    inputs = (TensorSpec("x", (1, 3, 331, 331), "float32"),)
+    path = _write(tmp_path / "nasnet_large", replace(_GRAPH, inputs=inputs), ("ios",))
+    (flops, *_) = draw("ios_fig1", [path], tmp_path).comparisons
+    assert (flops.found, flops.by, flops.verdict) == ("NASNet: 200", "hios", "differs")
+
+
 def test_throughput_over_batches_on_a_gpu(tmp_path: Path) -> None:
     """A CUDA graph that ran beside Opara is what the paper compares with."""
     name = "inception_v3-b32"
@@ -323,7 +427,9 @@ def test_error_of_predictions() -> None:
 
 def test_targets() -> None:
     """Networks of the configuration on the GPUs of HIOS, IOS and LIOS; Opara's each on its own, GoogLeNet on both."""
-    assert targets_of("inception_v3") == ("hios", "ios", "lios")
+    assert targets_of("squeezenet") == ("hios", "ios", "ios-rtx2080ti", "lios")
+    assert targets_of("inception_v3") == ("hios", "ios", "ios-pruning", "ios-rtx2080ti", "lios")
+    assert targets_of("study/batches/inception_v3-b4") == ("ios-batches", "opara-a100", "opara-rtx2080s")
     assert targets_of("study/images/inception_v3-512") == ("hios",)
     assert [targets_of(f"study/transformers/{name}") for name in ("bert-2-layers", "t5", "googlenet")] == [
         ("opara-a100",),

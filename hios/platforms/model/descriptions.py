@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import structs
 
 from hios.errors import ArtifactError, PlatformError
 from hios.files import artifacts
 from hios.files.yaml_file import plain, read_yaml
-from hios.formats.descriptions import GpuFile, LinkFile, Number, ShareNumber, WholeNumber
+from hios.formats.descriptions import GpuFile, LinkFile, Number, OverheadNumber, ShareNumber, WholeNumber
 from hios.platforms.occupancy import RESERVED_BYTES, SmRoom
 
 _File = TypeVar("_File", GpuFile, LinkFile)
@@ -49,7 +51,7 @@ class Gpu:
 
     TFLOPS of tensor cores are 0 if it has none, and its memory is infinite if the description does not state it.
     ``links`` are the links possible between two of them: name or path of a link's description, by the word for
-    ``--link``.
+    ``--link``. ``overheads`` are those that it states, in microseconds.
     """
 
     path: Path
@@ -68,6 +70,7 @@ class Gpu:
     tf32_tflops: float = 0.0
     fp16_tflops: float = 0.0
     memory_gb: float = math.inf
+    overheads: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def fp32_tflops(self) -> float:
@@ -122,12 +125,13 @@ def gpu(text: str) -> Gpu:
     file = _read(path, GpuFile)
     links = {word: str(path.parent / entry) if entry.endswith(ENDINGS) else entry for word, entry in file.links.items()}
     numbers: dict[str, Any] = {name: number.value for name, number in _numbers(file).items()}
-    for field, least in (("threads_per_sm", BLOCK_THREADS), ("registers_per_sm", BLOCK_REGISTERS)):
-        if numbers[field] < least:
+    own = {name.removeprefix(_OVERHEADS): numbers.pop(name) for name in list(numbers) if name.startswith(_OVERHEADS)}
+    for name, least in (("threads_per_sm", BLOCK_THREADS), ("registers_per_sm", BLOCK_REGISTERS)):
+        if numbers[name] < least:
             raise ArtifactError(
-                f"{path}: {field}.value: found {numbers[field]}; required: at least {least}, those of one thread block"
+                f"{path}: {name}.value: found {numbers[name]}; required: at least {least}, those of one thread block"
             )
-    return Gpu(path, text, file.name, file.compute_capability, links=links, **numbers)
+    return Gpu(path, text, file.name, file.compute_capability, links=links, overheads=own, **numbers)
 
 
 def link(text: str | None, between: Gpu) -> GpuLink:
@@ -158,16 +162,23 @@ def link(text: str | None, between: Gpu) -> GpuLink:
 def _read(path: Path, cls: type[_File]) -> _File:
     """A description, after checking that every source is listed."""
     file = artifacts.parsed(plain(read_yaml(path), str(path), ()), cls, str(path))
-    for field, number in _numbers(file).items():
+    for name, number in _numbers(file).items():
         if number.source not in file.sources:
             raise ArtifactError(
-                f"{path}: {field}.source: found {number.source}; allowed: {', '.join(file.sources)}, "
+                f"{path}: {name}.source: found {number.source}; allowed: {', '.join(file.sources)}, "
                 "the names under sources"
             )
     return file
 
 
-def _numbers(file: GpuFile | LinkFile) -> dict[str, Number | WholeNumber | ShareNumber]:
+#: Before the names of overheads, as fields of a description.
+_OVERHEADS = "overheads."
+_Number = Number | WholeNumber | ShareNumber | OverheadNumber
+
+
+def _numbers(file: GpuFile | LinkFile) -> dict[str, _Number]:
     """The numbers that a description states, by field."""
-    fields = {name: getattr(file, name) for name in file.__struct_fields__}
-    return {name: value for name, value in fields.items() if isinstance(value, Number | WholeNumber | ShareNumber)}
+    fields = structs.asdict(file)
+    if overheads := fields.get("overheads"):
+        fields |= {f"{_OVERHEADS}{name}": value for name, value in structs.asdict(overheads).items()}
+    return {name: value for name, value in fields.items() if isinstance(value, _Number)}

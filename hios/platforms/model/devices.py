@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -86,8 +87,9 @@ def costs(graph: Graph, description: Platform) -> CostsFile:
     """Predicted costs on the GPUs of a description (`hios.platforms.model.devices.describe`)."""
     gpu = descriptions.gpu(description.gpu or "")
     link, shared = descriptions.link(description.link, gpu), description.contention == "resources"
-    launched = replace(DEFAULT_EFFICIENCY, launch_us=LAUNCH_US[description.launches or _LAUNCHES])
-    return predicted_costs(graph, gpu, link, description.devices or 1, launched, shared=shared)
+    overheads: dict[str, Any] = {"launch_us": LAUNCH_US[description.launches or _LAUNCHES], **gpu.overheads}
+    own = replace(DEFAULT_EFFICIENCY, **overheads)
+    return predicted_costs(graph, gpu, link, description.devices or 1, own, shared=shared)
 
 
 def files(**options: str) -> list[Path]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from hios.charts import marks
 from hios.core.blocks import found_blocks
 from hios.core.graph import Edge, Graph, Operator
 from hios.core.problem import members, reachable
+from hios.core.retarget import retarget
+from hios.core.schedule import Schedule
 from hios.formats.partition import GpuPrediction
 from hios.formats.run import ScheduleResult
 from hios.schedulers.ios import search_space
@@ -17,6 +20,7 @@ from hios.study import predicted_rows as predicted
 from hios.study import run_rows as runs
 from hios.study import stage_rows
 from hios.study.figure_data import ExecutedNetwork, FigureData, PredictedNetwork
+from hios.study.gpu_predictions import predicted_problem
 from hios.study.published import Comparison, comparisons
 from hios.study.reference_networks import benchmark
 from hios.study.registry import register
@@ -31,10 +35,12 @@ _NASNET_SIZE = 331
 def fig1_rows(data: FigureData) -> Rows:
     """A row for every network: its convolutions, and how many operations each has on average.
 
-    An operator may hold several: a separable convolution is two.
+    An operator may hold several: a separable convolution is two. The graph alone decides, so that networks that did not
+    run count too.
     """
     rows: Rows = []
-    for label, network in data.networks.items():
+    networks: dict[str, ExecutedNetwork | PredictedNetwork] = {**data.predictions.get("networks", {}), **data.networks}
+    for label, network in networks.items():
         holding = [(op.flops or 0, count) for op in network.graph.operators if (count := convolutions_of(op))]
         count = sum(own for _, own in holding)
         mean = sum(flops for flops, _ in holding) / max(count, 1) / _MEGA
@@ -98,7 +104,6 @@ def fig6_comparisons(rows: Rows) -> list[Comparison]:
     """Milliseconds of the schedules."""
     numbers = {name: runs.latencies(rows, name) for name in ("sequential", "greedy")}
     for mode in ("both", "merge", "parallel"):
-        # Predictions are of the default alone.
         numbers[mode] = runs.latencies([row for row in rows if row.get("mode", "both") == mode], "ios")
     named = [
         {**row, "algorithm": row.get("mode", "both") if row["algorithm"] == "ios" else row["algorithm"]} for row in rows
@@ -108,6 +113,13 @@ def fig6_comparisons(rows: Rows) -> list[Comparison]:
     return runs.measured_comparisons("ios_fig6", rows, numbers)
 
 
+def fig6_predicted(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """The rows of a GPU, with the modes of IOS."""
+    rows = runs.with_throughput(predicted.latency_rows(label, network, prediction))
+    modes = {name: made.parameters.get("mode", "") for name, made in prediction.schedules.items()}
+    return [{**row, "mode": modes[row["schedule"]]} for row in rows]
+
+
 register(
     "ios_fig6",
     rows=fig6_rows,
@@ -115,10 +127,16 @@ register(
     compare=fig6_comparisons,
     finding=runs.speedups,
     explain=runs.on_cores(runs.one_operator_fills_a_core),
-    beside=predicted.predictions(
-        rows=lambda *network: runs.with_throughput(predicted.latency_rows(*network)), chart=_normalized_bars
-    ),
+    beside=predicted.predictions(rows=fig6_predicted, chart=_normalized_bars),
 )
+
+
+def fig14_predicted(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """The rows of the machine that is predicted."""
+    rows = runs.with_throughput(predicted.latency_rows(label, network, prediction))
+    return [{**row, "machine": predicted.hardware(prediction)} for row in rows]
+
+
 register(
     "ios_fig14",
     rows=lambda data: machines.machine_rows(
@@ -130,6 +148,7 @@ register(
     ),
     finding=machines.findings(runs.speedups),
     explain=machines.hardware,
+    beside=predicted.predictions(rows=fig14_predicted, chart=_normalized_bars, target="ios-rtx2080ti"),
 )
 
 
@@ -212,6 +231,20 @@ def fig9_why(rows: Rows) -> str:
     return " ".join(filter(None, [seconds, runs.on_cores(runs.one_operator_fills_a_core)(rows)]))
 
 
+def fig9_predicted(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """A row for every r and s."""
+    given = {name: made.parameters for name, made in prediction.schedules.items()}
+    return [
+        {
+            **row,
+            "r": (r := given[row["schedule"]]["r"]),
+            "s": (s := given[row["schedule"]]["s"]),
+            "pruning": f"r{r} s{s}",
+        }
+        for row in predicted.latencies_of("ios")(label, network, prediction)
+    ]
+
+
 register(
     "ios_fig9",
     rows=lambda data: [row for label, network in data.pruning.items() for row in _pruned_rows(label, network)],
@@ -219,6 +252,7 @@ register(
     compare=fig9_comparisons,
     finding=fig9_finding,
     explain=fig9_why,
+    beside=predicted.predictions(rows=fig9_predicted, chart=runs.bar_chart("pruning"), target="ios-pruning"),
 )
 
 # Figure 10: schedules of Inception-v3's last block for the batch sizes that the paper compares.
@@ -320,15 +354,31 @@ def fig11_comparisons(rows: Rows) -> list[Comparison]:
     return runs.measured_comparisons("ios_fig11", rows, {name: runs.by_batch(rows, name) for name in names})
 
 
+def predicted_batches(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """A row for every batch size of the sequential schedule and IOS on the GPU of a prediction."""
+    return list(map(runs.with_batch, predicted.latencies_of(*_FIG11_ALGORITHMS)(label, network, prediction)))
+
+
 def fig11_finding(rows: Rows) -> str:
     """What IOS gains with the smallest and with the largest batch."""
+    gains = _batch_gains(rows)
+    return f"Speedup of IOS over the sequential schedule: {gains}." if gains else ""
+
+
+def fig11_words(rows: Rows) -> str:
+    """The same for every GPU that rows are of."""
+    gains = {name: _batch_gains(own) for name, own in grouped(rows, "hardware").items()}
+    return " ".join(f"Predicted for {name}: {text}." for name, text in gains.items() if text)
+
+
+def _batch_gains(rows: Rows) -> str:
     texts = []
     for network, own in grouped(rows, "network").items():
         gains = {row["batch"]: row["speedup"] for row in own if row["algorithm"] == "ios" and row["speedup"]}
         if gains:
             ends = dict.fromkeys((min(gains), max(gains)))
             texts += [f"{network} with batch {batch} {gains[batch]:.2f}" for batch in ends]
-    return f"Speedup of IOS over the sequential schedule: {', '.join(texts)}." if texts else ""
+    return ", ".join(texts)
 
 
 register(
@@ -337,6 +387,9 @@ register(
     chart=runs.throughput_chart,
     compare=fig11_comparisons,
     finding=fig11_finding,
+    beside=predicted.predictions(
+        rows=predicted_batches, chart=runs.throughput_chart, words=fig11_words, target="ios-batches"
+    ),
 )
 
 # Figure 13: chains reach the bound of the complexity.
@@ -494,6 +547,33 @@ def tab3_rows(data: FigureData) -> Rows:
     return runs.batch_rows(data, ("ios",)) + machines.device_rows(data)
 
 
+def _named(row: Row) -> Row:
+    """A predicted row of a batch size, whose schedule names it and the one that it was made for."""
+    row = runs.with_batch(row)
+    return {**row, "schedule": f"batch {row['batch']}, schedule for {row['made for batch']}"}
+
+
+def tab3_predicted(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """A row for the schedule by IOS that was made for the batch size."""
+    return list(map(_named, predicted.latencies_of("ios")(label, network, prediction)))
+
+
+def tab3_retargeted(label: str, networks: Mapping[str, PredictedNetwork], prediction: GpuPrediction) -> Rows:
+    """A row for every schedule by IOS that was made for another batch size, under the costs of this one."""
+    problem = predicted_problem(Graph.of(networks[label].graph), prediction.target)
+    name, own, _ = runs.batches_of(label, "")
+    rows = []
+    for other_label, other in networks.items():
+        other_name, batch, _ = runs.batches_of(other_label, "")
+        made = next((entry for entry in other.file.predictions if entry.target == prediction.target), None)
+        found = None if made is None else predicted.first_of(made, "ios")
+        if found is not None and other_name == name and batch != own:
+            moved = retarget(Schedule.of(found, other_label), Graph.of(other.graph), problem)
+            row = predicted.prediction_row(label, f"ios-for-b{batch}", "ios", 1)
+            rows.append(_named({**row, "ms": moved.latency_ms}))
+    return rows
+
+
 def _of_batches(rows: Rows) -> Rows:
     return [row for row in rows if "made on" not in row]
 
@@ -514,7 +594,22 @@ def tab3_comparisons(rows: Rows) -> list[Comparison]:
 
 def tab3_finding(rows: Rows) -> str:
     """By how much schedules for other batch sizes, and of other machines, are longer than the own one."""
-    timed = measured(_of_batches(rows))
+    changes = _changes(measured(_of_batches(rows)))
+    of_batches = f"Latency relative to the schedule made for the same batch size: {changes}." if changes else ""
+    return " ".join(filter(None, [of_batches, machines.specialization(_of_devices(rows))]))
+
+
+def tab3_words(rows: Rows) -> str:
+    """The same of batch sizes for every GPU that rows are of."""
+    changes = {name: _changes(own) for name, own in grouped(rows, "hardware").items()}
+    return " ".join(
+        f"Predicted for {name}, relative to the schedule made for the same batch size: {text}."
+        for name, text in changes.items()
+        if text
+    )
+
+
+def _changes(timed: Rows) -> str:
     own = {(row["network"], row["batch"]): row["ms"] for row in timed if row["made for batch"] == row["batch"]}
     texts = [
         f"{row['network']} with batch {row['batch']} by the schedule for {row['made for batch']} {100 * change:+.1f} %"
@@ -522,8 +617,7 @@ def tab3_finding(rows: Rows) -> str:
         if row["made for batch"] != row["batch"] and (row["network"], row["batch"]) in own
         for change in [row["ms"] / own[row["network"], row["batch"]] - 1]
     ]
-    of_batches = f"Latency relative to the schedule made for the same batch size: {', '.join(texts)}." if texts else ""
-    return " ".join(filter(None, [of_batches, machines.specialization(_of_devices(rows))]))
+    return ", ".join(texts)
 
 
 def tab3_why(rows: Rows) -> str:
@@ -536,4 +630,11 @@ def tab3_why(rows: Rows) -> str:
     )
 
 
-register("ios_tab3", rows=tab3_rows, compare=tab3_comparisons, finding=tab3_finding, explain=tab3_why)
+register(
+    "ios_tab3",
+    rows=tab3_rows,
+    compare=tab3_comparisons,
+    finding=tab3_finding,
+    explain=tab3_why,
+    beside=predicted.predictions(rows=tab3_predicted, across=tab3_retargeted, words=tab3_words, target="ios-batches"),
+)

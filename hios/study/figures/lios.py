@@ -90,6 +90,7 @@ register(
     ),
     finding=runs.speedups,
     explain=lambda rows: runs.stand_ins(rows, "TensorRT and Apollo"),
+    beside=predicted.predictions(rows=predicted.latencies_of("lios")),
 )
 
 # Table II: how the time of operators changes from run to run, by more than these per cent.

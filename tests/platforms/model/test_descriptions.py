@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec import structs
 
+import hios
+from hios import Graph, Operator
+from hios.core.costs import CostOverheads, CostsFile
 from hios.errors import ArtifactError, HiosError, PlatformError
 from hios.formats.config import Config
 from hios.pipeline import config
 from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import gpu, gpu_names, link
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, GRAPH_LAUNCH_US
 
 #: FP32 TFLOPS as the data sheets and white papers state them; of Jetsons half of what they state for FP16.
 FP32 = {
@@ -92,6 +97,33 @@ def test_gpu_of_the_user(tmp_path: Path) -> None:
     assert link(None, mine).bandwidth_gbs == 63.02
     settings = Config(models={}, algorithms={}, platform="model", gpu=str(path))
     assert config.description_files(settings, "config.yaml") == [path, tmp_path / "bus.yaml"]
+
+
+def test_overheads_of_the_user(tmp_path: Path) -> None:
+    """Those that a description states take the place of those for all GPUs; the pause also counts in t(v)."""
+    graph = Graph("one", (Operator("a", "task", flops=1e6, bytes=1000),), ())
+    options = {"contention": "resources", "launches": "graph"}
+
+    def costs(**overheads: float) -> CostsFile:
+        stated = {name: {"value": value, "source": "guide"} for name, value in overheads.items()}
+        path = changed(tmp_path, **({"overheads": stated} if stated else {}))
+        return hios.profile(graph, platform="model", options={"gpu": str(path), **options})
+
+    usual = CostOverheads(
+        *(us / 1e3 for us in (GRAPH_LAUNCH_US, DEFAULT_EFFICIENCY.sync_us, DEFAULT_EFFICIENCY.stage_us))
+    )
+    assert costs().overheads == usual
+    assert costs(sync_us=0, stage_us=4).overheads == structs.replace(usual, sync_ms=0.0, stage_ms=0.004)
+    assert costs(launch_us=2).overheads == structs.replace(usual, launch_ms=0.002)
+    with pytest.raises(ArtifactError, match=r"mine\.yaml: overheads\.sync_us\.source: found rumour; allowed: .*guide"):
+        gpu(str(changed(tmp_path, overheads={"sync_us": {"value": 1, "source": "rumour"}})))
+    with pytest.raises(ArtifactError, match=r"mine\.yaml: overheads\.sync_us\.value: found -1; allowed: at least 0"):
+        gpu(str(changed(tmp_path, overheads={"sync_us": {"value": -1, "source": "guide"}})))
+
+
+def test_no_shipped_description_states_overheads() -> None:
+    """Parameters of predictions are fitted to papers in which they are the same for all GPUs."""
+    assert not any(gpu(name).overheads for name in gpu_names())
 
 
 @pytest.mark.parametrize(
